@@ -1,0 +1,1 @@
+"""Policy networks: each is an encoder, a planner and heads, nothing else."""

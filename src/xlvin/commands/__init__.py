@@ -1,0 +1,1 @@
+"""The commands of the `xlvin` command line, one module each."""

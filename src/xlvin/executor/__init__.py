@@ -1,0 +1,1 @@
+"""The executor X: a graph network pretrained to run value iteration, and frozen."""

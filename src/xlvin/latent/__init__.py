@@ -1,0 +1,1 @@
+"""The latent model: state encoders z, the transition model T, and the losses that train them."""

@@ -1,0 +1,1 @@
+"""Tabular MDPs, value iteration and its traces, and synthetic families of MDPs."""

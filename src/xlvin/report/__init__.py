@@ -1,0 +1,1 @@
+"""Records to statistics to tables and figures; never imports torch."""

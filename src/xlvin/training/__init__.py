@@ -1,0 +1,1 @@
+"""Rollouts, returns, losses, the loop, evaluation and checkpoints."""

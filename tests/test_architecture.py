@@ -1,0 +1,67 @@
+"""The rooms of the house depend on each other downwards only."""
+
+import ast
+from pathlib import Path
+
+SOURCE = Path(__file__).parent.parent / "src" / "xlvin"
+
+# What each room may import, beside itself and `errors`.
+ALLOWED = {
+    "mdp": set(),
+    "executor": {"mdp"},
+    "latent": set(),
+    "planner": {"executor", "latent", "mdp"},
+    "agents": {"planner", "executor", "latent"},
+    "envs": set(),
+    "training": {"agents", "planner", "executor", "latent", "envs"},
+    "report": set(),
+    "experiments": {"training", "agents", "planner", "executor", "latent", "mdp", "envs", "report"},
+}
+# Third-party packages that belong to certain rooms only.
+CONFINED = {
+    "gymnasium": {"envs", "training", "commands"},
+    "ale_py": {"envs"},
+    "networkx": {"mdp"},
+    "matplotlib": {"report", "experiments", "commands"},
+    "tyro": {"commands"},
+}
+
+
+def imports(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} uses a relative import"
+            names.add(node.module or "")
+    return names
+
+
+def test_rooms_import_downwards_only() -> None:
+    offences = []
+    for room, allowed in ALLOWED.items():
+        files = list((SOURCE / room).rglob("*.py"))
+        assert files, f"room {room} is gone"
+        for path in files:
+            for name in imports(path):
+                parts = name.split(".")
+                if parts[0] == "xlvin" and len(parts) > 1 and parts[1] not in allowed | {room, "errors"}:
+                    offences.append(f"{path.relative_to(SOURCE)} imports {name}")
+    assert not offences, offences
+
+
+def test_third_party_packages_stay_in_their_rooms() -> None:
+    offences = []
+    for path in SOURCE.rglob("*.py"):
+        room = path.relative_to(SOURCE).parts[0]
+        for name in imports(path):
+            package = name.split(".")[0]
+            if package in CONFINED and room not in CONFINED[package]:
+                offences.append(f"{path.relative_to(SOURCE)} imports {name}")
+    assert not offences, offences
+
+
+def test_report_never_imports_torch() -> None:
+    offenders = [path.name for path in (SOURCE / "report").rglob("*.py") if "torch" in imports(path)]
+    assert not offenders, offenders
