@@ -34,10 +34,12 @@ class TabularMDP:
                 f"Successors have shape {tuple(self.successor.shape)}; give [batch, states, actions, "
                 "successors] with at least one of each."
             )
+        if self.successor.dtype != torch.int64:
+            raise XLVINError(f"Successors are {self.successor.dtype}; give int64 state numbers.")
         if self.reward.shape != self.successor.shape[:3] or self.probability.shape != self.successor.shape:
             raise XLVINError(
-                f"Rewards {tuple(self.reward.shape)} and probabilities {tuple(self.probability.shape)} do not "
-                f"fit successors {tuple(self.successor.shape)}."
+                f"Rewards {tuple(self.reward.shape)} and probabilities {tuple(self.probability.shape)} "
+                f"do not fit successors {tuple(self.successor.shape)}."
             )
         if not torch.isfinite(self.reward).all():
             raise XLVINError("A reward is NaN or infinite; every reward must be a finite number.")
@@ -51,7 +53,7 @@ class TabularMDP:
     def deterministic(cls, successor: Tensor, reward: Tensor, discount: float) -> TabularMDP:
         """Build from a successor table [B, S, A]."""
         successor = successor.unsqueeze(-1)
-        return cls(successor, torch.ones(successor.shape, device=successor.device), reward, discount)
+        return cls(successor, torch.ones_like(successor, dtype=reward.dtype), reward, discount)
 
     @classmethod
     def stochastic(cls, transition: Tensor, reward: Tensor, discount: float) -> TabularMDP:
@@ -87,14 +89,12 @@ class TabularMDP:
 
     def transition(self) -> Tensor:
         """The dense P(s'|s, a), [B, S, A, S]."""
-        dense = torch.zeros(*self.reward.shape, self.states, device=self.reward.device)
+        dense = self.probability.new_zeros(*self.reward.shape, self.states)
         return dense.scatter_add_(-1, self.successor, self.probability)
 
     def select(self, index: Tensor) -> TabularMDP:
         """The sub-batch at `index`."""
-        return TabularMDP(
-            self.successor[index], self.probability[index], self.reward[index], self.discount
-        )
+        return TabularMDP(self.successor[index], self.probability[index], self.reward[index], self.discount)
 
     def to(self, device: torch.device | str) -> TabularMDP:
         """A copy on another device."""

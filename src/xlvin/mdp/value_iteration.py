@@ -35,31 +35,52 @@ def value_iteration(
 ) -> Trace:
     """Iterate equation 1 from `initial` (zeros if omitted) until no value moves by `tolerance` or more.
 
+    The tolerance is absolute, in units of reward; V_T is then within tolerance * gamma / (1 - gamma) of V*.
     The batch runs until its slowest member has converged or `max_steps` sweeps are done; `Trace.steps`
     says when each member did.
     """
-    if tolerance <= 0.0:
+    if not tolerance > 0.0:
         raise XLVINError(f"The tolerance is {tolerance}; give a positive number.")
-    values = torch.zeros(mdp.reward.shape[:2], device=mdp.reward.device) if initial is None else initial
-    trace = [values]
-    steps = torch.full((mdp.batch,), -1, device=values.device)
-    while (steps < 0).any() and (max_steps is None or len(trace) <= max_steps):
-        values = sweep(mdp, trace[-1])
-        change = (values - trace[-1]).abs().amax(-1)
-        trace.append(values)
-        steps = torch.where((steps < 0) & (change < tolerance), len(trace) - 1, steps)
-        # In single precision large values can wobble by more than a tiny tolerance for ever.
-        if len(trace) > 2 + _contraction_steps(mdp, tolerance):
-            break
-    return Trace(torch.stack(trace), torch.where(steps < 0, len(trace) - 1, steps))
+    if max_steps is not None and max_steps < 0:
+        raise XLVINError(f"The number of sweeps is {max_steps}; give zero or more, or None for no limit.")
+    trace = [_start(mdp, initial)]
+    steps = torch.zeros(mdp.batch, dtype=torch.int64, device=mdp.reward.device)
+    moving = torch.ones_like(steps, dtype=torch.bool)
+    limit = math.inf if max_steps is None else max_steps
+    while len(trace) <= limit and moving.any():
+        trace.append(sweep(mdp, trace[-1]))
+        change = (trace[-1] - trace[-2]).abs().amax(-1)
+        steps += moving
+        moving &= change >= tolerance
+        if len(trace) == 2:
+            # Rounding can move large values by more than a tiny tolerance for ever; exact sweeps would not.
+            limit = min(limit, _sufficient_steps(float(change.amax()), mdp.discount, tolerance))
+    return Trace(torch.stack(trace), steps)
 
 
-def _contraction_steps(mdp: TabularMDP, tolerance: float) -> int:
-    """Sweeps after which the contraction by gamma guarantees a change below `tolerance`, from any start."""
-    if mdp.discount == 0.0:
+def _start(mdp: TabularMDP, initial: Tensor | None) -> Tensor:
+    """V_0, [B, S], checked to lead to values that fit the number format."""
+    shape = mdp.reward.shape[:2]
+    start = mdp.reward.new_zeros(shape) if initial is None else initial.to(mdp.reward)
+    if start.shape != shape:
+        raise XLVINError(
+            f"Initial values have shape {tuple(start.shape)}; give {tuple(shape)}: one per state."
+        )
+    bound = float(start.abs().amax()) + float(mdp.reward.abs().amax()) / (1.0 - mdp.discount)
+    if not bound < torch.finfo(start.dtype).max:
+        raise XLVINError(
+            f"Values up to {bound:.3g} overflow {start.dtype}; rescale rewards or initial values."
+        )
+    return start
+
+
+def _sufficient_steps(first_change: float, discount: float, tolerance: float) -> int:
+    """Sweeps that bring the change below `tolerance`: sweep t + 1 moves by gamma^t `first_change` at most."""
+    if first_change < tolerance:
         return 1
-    bound = float(mdp.reward.abs().amax()) * 4.0 / (1.0 - mdp.discount)
-    return math.ceil(max(0.0, math.log(max(bound, tolerance) / tolerance)) / -math.log(mdp.discount)) + 1
+    if discount == 0.0:
+        return 2
+    return math.floor(math.log(first_change / tolerance) / -math.log(discount)) + 2
 
 
 def greedy_policy(mdp: TabularMDP, values: Tensor) -> Tensor:
@@ -68,9 +89,14 @@ def greedy_policy(mdp: TabularMDP, values: Tensor) -> Tensor:
 
 
 def optimal_actions(mdp: TabularMDP, values: Tensor, tolerance: float = 1e-3) -> Tensor:
-    """Which actions are optimal under V* (ties within `tolerance` count), [B, S, A] bool."""
+    """Which actions are optimal under V*, [B, S, A] bool.
+
+    Ties count: an action is optimal if it falls short of the best by no more than `tolerance` times the MDP's
+    largest absolute reward, so that the answer does not depend on the unit in which rewards are given.
+    """
     action_values = mdp.action_values(values)
-    return action_values >= action_values.amax(-1, keepdim=True) - tolerance
+    slack = tolerance * mdp.reward.abs().amax((1, 2), keepdim=True)
+    return action_values >= action_values.amax(-1, keepdim=True) - slack
 
 
 def policy_accuracy(mdp: TabularMDP, optimal_values: Tensor, values: Tensor) -> Tensor:

@@ -1,0 +1,148 @@
+"""One Gymnasium environment behind the interface that rollouts use.
+
+Observations leave as arrays a network can take: vectors as float32, images as [channels, height, width],
+discrete states one-hot. Episodes are started with explicit seeds and remember their actions, so an
+environment's state can be stored as (seed, actions) and restored by playing them again.
+"""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from xlvin.errors import RunFailedError, XLVINError
+
+Array = NDArray[Any]
+
+# Images smaller than this are read as vectors: no convolution of the usual encoder fits them.
+SMALLEST_IMAGE = 36
+# An environment without a time limit of its own gets this one, so that every trajectory ends.
+LONGEST_EPISODE = 10_000
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """All that an agent learns about its environment beforehand."""
+
+    observation: tuple[int, ...]  # (features,) or (channels, height, width)
+    dtype: str  # "float32" or "uint8"
+    actions: int
+
+
+class Environment:
+    """A single environment with discrete actions."""
+
+    def __init__(self, name: str, options: Mapping[str, Any] | None = None) -> None:
+        self.name = name
+        self._env = _make(name, dict(options or {}))
+        self.shapes = Shapes(*_observation_shape(name, self._env.observation_space), _actions(name, self._env))
+        self.seed = 0
+        self.taken: list[int] = []
+
+    def reset(self, seed: int) -> Array:
+        """Start an episode; the same seed and the same actions give the same episode."""
+        self.seed, self.taken = seed, []
+        observation, _ = self._env.reset(seed=seed)
+        return self._convert(observation)
+
+    def step(self, action: int) -> tuple[Array, float, bool, bool]:
+        """Act; returns the true next observation, reward, terminated, truncated."""
+        self.taken.append(action)
+        try:
+            observation, reward, terminated, truncated, _ = self._env.step(action)
+        except Exception as error:
+            raise RunFailedError(
+                f"{self.name} failed after {len(self.taken)} steps of the episode seeded {self.seed}: {error!r}."
+            ) from error
+        return self._convert(observation), float(reward), terminated, truncated
+
+    def replay(self, seed: int, actions: list[int]) -> Array:
+        """Return to the point that `actions` lead to from `reset(seed)`."""
+        observation = self.reset(seed)
+        for action in actions:
+            observation = self.step(action)[0]
+        return observation
+
+    def render(self) -> Array | None:
+        """The current frame as [height, width, 3], if the environment was made with a render mode."""
+        frame = self._env.render()
+        return frame if isinstance(frame, np.ndarray) else None
+
+    def close(self) -> None:
+        """Release the environment."""
+        self._env.close()
+
+    def _convert(self, observation: Any) -> Array:
+        shape = self.shapes.observation
+        if isinstance(self._env.observation_space, spaces.Discrete):
+            vector = np.zeros(shape, np.float32)
+            vector[int(observation) - int(self._env.observation_space.start)] = 1.0
+            return vector
+        array = np.asarray(observation, dtype=self.shapes.dtype)
+        if array.shape == shape:
+            return array
+        return np.moveaxis(array, -1, 0) if len(shape) == 3 else array.reshape(shape)
+
+
+def _make(name: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    if name.startswith("ALE/") or name.endswith("NoFrameskip-v4"):
+        _register_atari(name)
+    try:
+        with warnings.catch_warnings():
+            # CartPole-v0 is the paper's environment; that newer versions exist is no news.
+            warnings.filterwarnings("ignore", message=".*is out of date.*")
+            spec = gymnasium.spec(name) if ":" not in name else None
+            if spec is not None and spec.max_episode_steps is None:
+                options.setdefault("max_episode_steps", LONGEST_EPISODE)
+            return gymnasium.make(name, disable_env_checker=True, **options)
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise XLVINError(f"{name} needs an optional package ({error}); `pip install 'xlvin[box2d]'` may help.") from error
+    except (gymnasium.error.UnregisteredEnv, ModuleNotFoundError) as error:
+        near = difflib.get_close_matches(name, gymnasium.registry, 3)
+        hint = f"Did you mean {' or '.join(near)}?" if near else 'Register it, or name it as "module:Name-v0".'
+        raise XLVINError(f'There is no environment "{name}". {hint}') from error
+    except (gymnasium.error.Error, TypeError) as error:
+        raise XLVINError(f"{name} could not be made: {error}") from error
+
+
+def _register_atari(name: str) -> None:
+    try:
+        import ale_py
+    except ImportError as error:
+        raise XLVINError(f"{name} is an Atari game; install its emulator with `pip install 'xlvin[atari]'`.") from error
+    gymnasium.register_envs(ale_py)
+
+
+def _observation_shape(name: str, space: spaces.Space[Any]) -> tuple[tuple[int, ...], str]:
+    if isinstance(space, spaces.Discrete):
+        return (int(space.n),), "float32"
+    if not isinstance(space, spaces.Box):
+        raise XLVINError(
+            f"{name} observes a {type(space).__name__} space; wrap it with gymnasium.wrappers.FlattenObservation."
+        )
+    if len(space.shape) == 3:
+        channels_first = space.shape[0] <= space.shape[2]
+        image = space.shape if channels_first else (space.shape[2], *space.shape[:2])
+        if min(image[1:]) >= SMALLEST_IMAGE:
+            return image, "uint8" if space.dtype == np.uint8 else "float32"
+    return (int(np.prod(space.shape)),), "float32"
+
+
+def _actions(name: str, env: gymnasium.Env[Any, Any]) -> int:
+    space = env.action_space
+    if not isinstance(space, spaces.Discrete):
+        raise XLVINError(
+            f"{name} has {type(space).__name__} actions and agents here choose among discrete ones; "
+            "wrap it with gymnasium.wrappers.TransformAction over a spaces.Discrete of your own bins."
+        )
+    if space.start != 0:
+        raise XLVINError(f"{name} numbers its actions from {space.start}; wrap it so that they start at 0.")
+    return int(space.n)

@@ -1,0 +1,60 @@
+"""The combined loss of section 3.2, for one agent: PPO + transe_coef * TransE (+ other auxiliary terms)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from xlvin.agents.base import Agent, Batch
+from xlvin.training.config import PPOConfig
+from xlvin.training.losses import clipped_value_loss, policy_loss, value_loss, weighted_mean
+
+
+class Sample(NamedTuple):
+    """A minibatch of one seed: transitions and what PPO remembers about them."""
+
+    batch: Batch
+    old_log_prob: Tensor  # [N]
+    old_value: Tensor  # [N]
+    advantage: Tensor  # [N]
+    target: Tensor  # [N], the return that the critic should predict
+    weight: Tensor  # [N], zero for padding
+
+
+class Objective(nn.Module):
+    """`forward(sample)` gives every term of the loss, averaged over the sample."""
+
+    def __init__(self, agent: Agent, config: PPOConfig) -> None:
+        super().__init__()
+        self.agent = agent
+        self.config = config
+
+    def forward(self, sample: Sample) -> dict[str, Tensor]:
+        """Terms by name; "total" is what to descend."""
+        config, batch = self.config, sample.batch
+        output = self.agent(batch.observation)
+        log_probs = output.logits.log_softmax(-1)
+        log_prob = log_probs.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1)
+        if config.clip_value:
+            critic = clipped_value_loss(output.value, sample.old_value, sample.target, config.clip)
+        else:
+            critic = value_loss(output.value, sample.target)
+        terms = {
+            "policy": policy_loss(log_prob, sample.old_log_prob, sample.advantage, config.clip),
+            "value": critic,
+            "entropy": -(log_probs.exp() * log_probs).sum(-1),
+            **self.agent.auxiliary_losses(output, batch),
+        }
+        # One product and one sum for all terms: [terms, N] x [N].
+        means = weighted_mean(torch.stack(list(terms.values())), sample.weight)
+        coefficient = {
+            "policy": 1.0,
+            "value": config.value_coef,
+            "entropy": -config.entropy_coef,
+            "transe": config.transe_coef,
+            "reward": config.reward_coef,
+        }
+        coefficients = torch.tensor([coefficient[name] for name in terms], device=means.device)
+        return {"total": (means * coefficients).sum(), **dict(zip(terms, means, strict=True))}

@@ -1,0 +1,38 @@
+"""Advantages and returns of many flat, concatenated episodes at once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def discounted_sums(values: Tensor, carry: Tensor) -> Tensor:
+    """Solve y_t = x_t + c_t y_{t+1} along the last axis (y beyond the end is zero).
+
+    Works by doubling: after k passes every entry has summed 2^k terms, so N steps take log2(N) passes of
+    whole-tensor products instead of N small ones.
+    """
+    sums, span = values, 1
+    while span < values.shape[-1]:
+        ahead = torch.nn.functional.pad(sums[..., span:], (0, span))
+        further = torch.nn.functional.pad(carry[..., span:], (0, span))
+        sums, carry, span = sums + carry * ahead, carry * further, 2 * span
+    return sums
+
+
+def advantages(
+    reward: Tensor,
+    value: Tensor,
+    next_value: Tensor,
+    terminated: Tensor,
+    ended: Tensor,
+    discount: float,
+    gae_lambda: float,
+) -> Tensor:
+    """Generalised advantage estimates (Schulman et al. 2016), all tensors [..., N].
+
+    delta_t = r_t + gamma V(s_{t+1}) [not terminated] - V(s_t);  A_t = delta_t + gamma lambda A_{t+1} [not ended].
+    A truncated episode ends the sum and keeps its bootstrap. gae_lambda = 1 gives Monte-Carlo returns A + V.
+    """
+    delta = reward + discount * next_value * ~terminated - value
+    return discounted_sums(delta, discount * gae_lambda * (~ended).to(reward.dtype))
