@@ -1,11 +1,13 @@
 """Contracts that every family keeps, and the structure of those that can be checked by hand."""
 
+import math
+
 import networkx as nx
 import pytest
 import torch
 
 from xlvin.errors import XLVINError
-from xlvin.mdp.families import CARTPOLE_STATES, FAMILIES, GRAPHS, SUPPORT, Family, sample
+from xlvin.mdp.families import CARTPOLE_STATES, FAMILIES, GRAPHS, SUPPORT, Family, graph_walk, sample
 from xlvin.mdp.tabular import TabularMDP
 from xlvin.mdp.value_iteration import value_iteration
 
@@ -111,7 +113,16 @@ def test_ladder_and_caveman_by_hand() -> None:
     assert reached("caveman", 7) == [{2, 5}, {2}, {0, 1, 3}, {2, 5, 6}, {5, 6}, {0, 3, 4, 6}, {3, 4, 5}]
 
 
+def test_random_graphs_have_the_density_they_promise() -> None:
+    edges = [GRAPHS["erdos-renyi"][1](50, seed).number_of_edges() for seed in range(40)]
+    expected = 2.0 * math.log(50) / 50 * 50 * 49 / 2
+    assert abs(sum(edges) / 40 / expected - 1.0) < 0.05
+    assert GRAPHS["barabasi-albert"][1](50, 0).number_of_edges() == 2 * 48
+
+
 def test_isolated_states_lead_to_themselves() -> None:
+    mdp = graph_walk(lambda states, seed: nx.empty_graph(states), 2, 3, 4, 5, 0.9, generator())
+    torch.testing.assert_close(mdp.transition(), torch.eye(4).view(1, 4, 1, 4).expand(3, 4, 5, 4))
     assert all(reached(family, 1) == [{0}] for family in GRAPHS)
 
 

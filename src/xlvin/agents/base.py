@@ -46,8 +46,9 @@ class AgentConfig:
     """Keep only this many nodes per level of the tree, by the actor's prior; None keeps all."""
     initialisation: Literal["orthogonal", "torch"] = "orthogonal"
     """Orthogonal with a small actor (Kostrikov), or PyTorch's default."""
-    normalise: bool = True
-    """Standardise vector observations by the statistics of the training data."""
+    inputs: Literal["raw", "standard", "symlog"] = "standard"
+    """Vector observations as they are, standardised by the training data, or standardised and then compressed by
+    sign(x) log(1 + |x|), which tames what lies outside the data."""
 
 
 class Output(NamedTuple):
@@ -69,19 +70,21 @@ class Batch(NamedTuple):
 
 
 class Normaliser(nn.Module):
-    """Subtract a mean, divide by a scale; identity until statistics are set."""
+    """Subtract a mean, divide by a scale, perhaps compress; identity until statistics are set."""
 
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, ...], symlog: bool) -> None:
         super().__init__()
+        self.symlog = symlog
         self.register_buffer("mean", torch.zeros(shape))
         self.register_buffer("scale", torch.ones(shape))
 
     def forward(self, observation: Tensor) -> Tensor:
         """Standardised observations."""
-        return (observation - self.mean) * self.scale
+        standard = (observation - self.mean) * self.scale
+        return standard.sign() * standard.abs().log1p() if self.symlog else standard
 
 
 class Agent(nn.Module, ABC):
@@ -97,8 +100,9 @@ class Agent(nn.Module, ABC):
             self.encoder = MLPEncoder(config.observation[0], config.hidden, config.latent)
         else:
             self.encoder = ImageEncoder(config.observation, config.latent)
-        standardised = config.normalise and len(config.observation) == 1
-        self.normaliser: nn.Module = Normaliser(config.observation) if standardised else nn.Identity()
+        self.normaliser: nn.Module = nn.Identity()
+        if len(config.observation) == 1 and config.inputs != "raw":
+            self.normaliser = Normaliser(config.observation, config.inputs == "symlog")
 
     def embed(self, observation: Tensor) -> Tensor:
         """h = z(s), [..., k]."""

@@ -61,7 +61,7 @@ class XLVINAgent(ModelBasedAgent):
             config.discount,
             config.wiring,
             config.beam,
-            self._prior,
+            None if config.beam is None else self._prior,
         )
         width = config.latent + processor.config.width
         self.actor = nn.Linear(width, config.actions)

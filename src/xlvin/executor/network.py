@@ -15,15 +15,20 @@ kept apart because a planner can then compute each once per node or once per act
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from xlvin.errors import XLVINError
 from xlvin.mdp.tabular import TabularMDP
 
 Reduction = Literal["max", "sum", "mean"]
+
+# Up to here a message for every successor is cheaper than finding out which units need one.
+FEW_SUCCESSORS = 8
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class ExecutorConfig:
     layer_norm: bool = False
     """Normalise every node after the residual."""
     steps: int = 1
-    """Processor steps per sweep of value iteration; the encoded input is added again before each further one."""
+    """Processor steps per sweep; the encoded input is added again before each further one."""
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.steps < 1:
@@ -94,36 +99,50 @@ class Executor(nn.Module):
 
     def encode(self, mdp: TabularMDP, values: Tensor) -> Tensor:
         """x(s, a), [B, S, A, k], of values [B, S]."""
-        features = torch.stack((values.unsqueeze(-1).expand(mdp.reward.shape), mdp.reward), -1)
-        return cast(Tensor, self.node_encoder(features))
+        return cast(Tensor, self.node_encoder(_node_features(mdp, values)))
 
-    def process(self, mdp: TabularMDP, inputs: Tensor) -> Tensor:
-        """Run the processor over the MDP's graph: x(s, a) [B, S, A, k] -> y(s) [B, S, k]."""
-        processor = self.processor
+    def candidates(self, mdp: TabularMDP, values: Tensor) -> Tensor:
+        """y(s, a), [B, S, A, k]: what each action offers to its state in the last processor step."""
+        processor, encoder = self.processor, self.node_encoder.weight
         # The message is the expectation over successors, so one edge stands for a certain successor:
         # on deterministic MDPs this is the plain sum over neighbours of the published executor.
-        certain = torch.tensor([1.0, mdp.discount], device=inputs.device)
+        certain = torch.tensor([1.0, mdp.discount], device=values.device)
         edge = processor.edge(self.edge_encoder(certain))
-        own_action = torch.arange(mdp.actions, device=inputs.device).view(1, 1, -1, 1)
-        pair = (mdp.successor * mdp.actions + own_action).flatten(1).unsqueeze(-1)  # [B, S*A*D, 1]
-        node = inputs
-        for step in range(self.config.steps):
-            sent = processor.sender(node).flatten(1, 2)  # [B, S*A, k]
-            sent = sent.gather(1, pair.expand(-1, -1, sent.shape[-1])).unflatten(1, mdp.successor.shape[1:])
-            message = processor.activate(sent + (processor.receiver(node) + edge).unsqueeze(-2))
-            if mdp.successor.shape[-1] == 1:
-                message = message.squeeze(-2)
-            else:
-                message = (message * mdp.probability.unsqueeze(-1)).sum(-2)
-            state = processor.reduce(cast(Tensor, processor.norm(node + message)))
-            if step + 1 < self.config.steps:
-                node = state.unsqueeze(-2) + inputs
-        return state
+        features = _node_features(mdp, values)
+        inputs = linear(features, encoder)
+        # Two linear layers in a row are one: the first messages need two numbers per node, not k.
+        received = linear(features, processor.receiver.weight @ encoder, edge)
+        message = self._messages(mdp, features, processor.sender.weight @ encoder, received)
+        candidates = processor.norm(inputs + message)
+        for _ in range(self.config.steps - 1):
+            node = processor.reduce(candidates).unsqueeze(-2) + inputs
+            message = self._messages(mdp, node, processor.sender.weight, processor.receiver(node) + edge)
+            candidates = processor.norm(node + message)
+        return cast(Tensor, candidates)
+
+    def _messages(self, mdp: TabularMDP, source: Tensor, sender: Tensor, received: Tensor) -> Tensor:
+        """E_s'[act(sender x(s', a) + received(s, a))], [B, S, A, k], of sources x [B, S, A, f]."""
+        reached = _at_successors(mdp, source)  # [B, S, A, D, f]
+        if mdp.successor.shape[-1] == 1:
+            return self.processor.activate(linear(reached.squeeze(-2), sender) + received)
+        if self.config.activation == "identity":
+            return linear((mdp.probability.unsqueeze(-2) @ reached).squeeze(-2), sender) + received
+        if mdp.successor.shape[-1] <= FEW_SUCCESSORS:
+            each = zip(reached.unbind(-2), mdp.probability.unsqueeze(-1).unbind(-2), strict=True)
+            return reduce(torch.add, ((linear(x, sender) + received).relu() * p for x, p in each))
+        return _expected_relu(mdp.probability, reached, sender, received, linear(source, sender))
+
+    def process(self, mdp: TabularMDP, values: Tensor) -> Tensor:
+        """The executed embedding y(s), [B, S, k], of values [B, S]."""
+        return self.processor.reduce(self.candidates(mdp, values))
 
     def forward(self, mdp: TabularMDP, values: Tensor) -> Tensor:
         """Predict V_{t+1} from V_t, [B, S] -> [B, S]; the decoder reads the difference."""
-        state = self.process(mdp, self.encode(mdp, values))
-        return values + cast(Tensor, self.decoder(state)).squeeze(-1)
+        return values + cast(Tensor, self.decoder(self.process(mdp, values))).squeeze(-1)
+
+    def action_values(self, mdp: TabularMDP, values: Tensor) -> Tensor:
+        """Q(s, a) as the decoder reads it from each action's own candidate, [B, S] -> [B, S, A]."""
+        return values.unsqueeze(-1) + cast(Tensor, self.decoder(self.candidates(mdp, values))).squeeze(-1)
 
     def rollout(self, mdp: TabularMDP, steps: int) -> Tensor:
         """Run on its own predictions from V = 0; returns the trace [steps + 1, B, S]."""
@@ -131,3 +150,32 @@ class Executor(nn.Module):
         for _ in range(steps):
             trace.append(self(mdp, trace[-1]))
         return torch.stack(trace)
+
+
+def _node_features(mdp: TabularMDP, values: Tensor) -> Tensor:
+    """[V(s), R(s, a)], [B, S, A, 2]."""
+    return torch.stack((values.unsqueeze(-1).expand(mdp.reward.shape), mdp.reward), -1)
+
+
+def _at_successors(mdp: TabularMDP, nodes: Tensor) -> Tensor:
+    """Each node's successors under its own action, [B, S, A, f] -> [B, S, A, D, f]."""
+    own_action = torch.arange(mdp.actions, device=nodes.device).unsqueeze(-1)
+    pair = (mdp.successor * mdp.actions + own_action).flatten(1).unsqueeze(-1)  # [B, S A D, 1]
+    reached = nodes.flatten(1, 2).gather(1, pair.expand(-1, -1, nodes.shape[-1]))
+    return reached.view(*mdp.successor.shape, nodes.shape[-1])
+
+
+def _expected_relu(
+    probability: Tensor, reached: Tensor, sender: Tensor, received: Tensor, sent: Tensor
+) -> Tensor:
+    """E_s'[relu(sender x(s', a) + received(s, a))], [B, S, A, k], without k numbers for each successor.
+
+    Where no successor can change the sign, relu and expectation commute. Only units that some node may get
+    with both signs need a message per successor; in a trained executor these are about 6 of 50.
+    """
+    low, high = (extreme + received for extreme in (sent.amin(1, keepdim=True), sent.amax(1, keepdim=True)))
+    units = ((low < 0.0) & (high > 0.0)).flatten(0, -2).any(0).nonzero().squeeze(-1)
+    certain = linear((probability.unsqueeze(-2) @ reached).squeeze(-2), sender) + received
+    message = (sender[units] @ reached.mT + received[..., units].unsqueeze(-1)).relu()  # [B, S, A, u, D]
+    expected = (message @ probability.unsqueeze(-1)).squeeze(-1)
+    return certain.relu().index_copy(-1, units, expected)

@@ -20,7 +20,9 @@ class MLPEncoder(nn.Module):
     def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
         super().__init__()
         if min(inputs, hidden, outputs) < 1:
-            raise XLVINError(f"An encoder from {inputs} inputs over {hidden} to {outputs} has an empty layer.")
+            raise XLVINError(
+                f"An encoder from {inputs} inputs over {hidden} to {outputs} has an empty layer."
+            )
         self.layers = nn.Sequential(
             nn.Linear(inputs, 2 * hidden),
             nn.ReLU(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from torch import Tensor, nn
-from torch.nn.functional import embedding, linear
+from torch.nn.functional import layer_norm, linear
 
 from xlvin.errors import XLVINError
 
@@ -13,52 +13,60 @@ from xlvin.errors import XLVINError
 class TransitionModel(nn.Module):
     """T(h, a), the translation with z(s) + T(z(s), a) = E z(s').
 
-    A three-layer MLP with layer normalisation after the second:
+    A three-layer MLP on (h, one-hot a) with layer normalisation after the second layer:
 
-        f(h, a) = relu(norm(W_2 relu(W_1 [h, onehot(a)] + b_1) + b_2))
-        T(h, a) = W_3 f(h, a) + b_3
+        f(h, a) = relu(norm(W_hidden relu(W_state h + W_action onehot(a) + b) + b_hidden))
+        T(h, a) = W_output f(h, a) + b_output
 
-    The product with the one-hot action is a row of W_1, so all actions share one product with h.
+    The first layer is kept in two parts: all actions share one product with h, and the product with a one-hot
+    vector is looked up, one row of W_action per action.
     """
 
     def __init__(self, width: int, actions: int, hidden: int) -> None:
         super().__init__()
         if min(width, actions, hidden) < 1:
             raise XLVINError(
-                f"A transition model of width {width}, {actions} actions and {hidden} hidden features is "
+                f"A transition model of width {width} with {actions} actions and {hidden} hidden features is "
                 "impossible; each must be at least 1."
             )
         self.width, self.actions = width, actions
-        self.input = nn.Linear(width + actions, hidden)
+        self.state = nn.Linear(width, hidden)
+        self.action = nn.Embedding(actions, hidden)
         self.hidden = nn.Linear(hidden, hidden)
         self.norm = nn.LayerNorm(hidden)
         self.output = nn.Linear(hidden, width)
+        # Both parts start as one layer on the concatenation would: their inputs count together.
+        for part in (self.state.weight, self.state.bias, self.action.weight):
+            nn.init.uniform_(part, -((width + actions) ** -0.5), (width + actions) ** -0.5)
 
     @property
-    def action_rows(self) -> Tensor:
-        """W_1 onehot(a) for every action, [A, hidden]."""
-        return self.input.weight[:, self.width :].T
+    def core(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The parameters between the first and the last layer, as `think` takes them."""
+        return self.hidden.weight, self.hidden.bias, self.norm.weight, self.norm.bias
 
-    def read(self, embedding: Tensor) -> Tensor:
-        """The part of the first layer that no action touches, W_1 h + b_1; [..., k] -> [..., hidden]."""
-        return linear(embedding, self.input.weight[:, : self.width], self.input.bias)
+    def features(self, states: Tensor, dim: int = -2) -> Tensor:
+        """f(h, a) for every action: T before its last layer.
 
-    def think(self, first: Tensor) -> Tensor:
-        """From the first layer's sums to f(h, a), [..., hidden] -> [..., hidden]."""
-        return cast(Tensor, self.norm(self.hidden(first.relu()))).relu()
+        [..., k] -> [..., A, hidden]; a smaller (negative) `dim` puts the actions further to the front.
+        """
+        rows = self.action.weight.view(self.actions, *[1] * (-dim - 2), -1)
+        return think(self.state(states).unsqueeze(dim) + rows, *self.core)
 
-    def features(self, embedding: Tensor) -> Tensor:
-        """f(h, a) for every action, [..., k] -> [..., A, hidden]: T before its last layer."""
-        return self.think(self.read(embedding).unsqueeze(-2) + self.action_rows)
+    def forward(self, states: Tensor, dim: int = -2) -> Tensor:
+        """T(h, a) for every action, [..., k] -> [..., A, k]; `dim` as in `features`."""
+        return cast(Tensor, self.output(self.features(states, dim)))
 
-    def forward(self, embedding: Tensor) -> Tensor:
-        """T(h, a) for every action, [..., k] -> [..., A, k]."""
-        return cast(Tensor, self.output(self.features(embedding)))
+    def successors(self, states: Tensor, dim: int = -2) -> Tensor:
+        """h + T(h, a) for every action, [..., k] -> [..., A, k]; `dim` as in `features`."""
+        return states.unsqueeze(dim) + cast(Tensor, self(states, dim))
 
-    def translation(self, state: Tensor, action: Tensor) -> Tensor:
+    def translation(self, states: Tensor, action: Tensor) -> Tensor:
         """T(h, a) for one action each, [..., k] and [...] int64 -> [..., k]."""
-        return cast(Tensor, self.output(self.think(self.read(state) + embedding(action, self.action_rows))))
+        first = self.state(states) + self.action(action)
+        return cast(Tensor, self.output(think(first, *self.core)))
 
-    def successors(self, embedding: Tensor) -> Tensor:
-        """h + T(h, a) for every action, [..., k] -> [..., A, k]."""
-        return embedding.unsqueeze(-2) + cast(Tensor, self(embedding))
+
+def think(first: Tensor, weight: Tensor, bias: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """f(h, a) from the sums of the first layer, which are consumed; [..., hidden] -> [..., hidden]."""
+    second = linear(first.relu_(), weight, bias)
+    return layer_norm(second, second.shape[-1:], scale, shift).relu_()

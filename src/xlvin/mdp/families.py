@@ -36,19 +36,24 @@ class Family:
     """The one number of actions that its members have; None if any will do."""
 
 
-def sample(
-    family: str, count: int, states: int, actions: int, discount: float, generator: Generator
-) -> TabularMDP:
-    """Draw `count` MDPs of a family, on the generator's device."""
+def find(family: str) -> Family:
+    """The family of this name."""
     if family not in FAMILIES:
         near = difflib.get_close_matches(family, FAMILIES, 1)
         hint = f'Did you mean "{near[0]}"?' if near else f"Choose one of: {', '.join(FAMILIES)}."
         raise XLVINError(f'There is no family of MDPs called "{family}". {hint}')
+    return FAMILIES[family]
+
+
+def sample(
+    family: str, count: int, states: int, actions: int, discount: float, generator: Generator
+) -> TabularMDP:
+    """Draw `count` MDPs of a family, on the generator's device."""
+    chosen = find(family)
     if min(count, states, actions) < 1:
         raise XLVINError(
             f"Cannot draw {count} MDPs of {states} states and {actions} actions; give at least 1."
         )
-    chosen = FAMILIES[family]
     if chosen.actions not in (None, actions):
         raise XLVINError(
             f'MDPs of the family "{family}" have {chosen.actions} actions; {actions} were asked for.'

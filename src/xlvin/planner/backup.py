@@ -7,6 +7,7 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from xlvin.errors import XLVINError
 from xlvin.latent.transition import TransitionModel
@@ -45,29 +46,31 @@ class ScalarTree(nn.Module):
         self.transition = transition
         self.depth, self.discount, self.td_lambda = depth, discount, td_lambda
         self.reward = nn.Sequential(
-            nn.Linear(transition.width, reward_hidden), nn.ReLU(), nn.Linear(reward_hidden, transition.actions)
+            nn.Linear(transition.width, reward_hidden),
+            nn.ReLU(),
+            nn.Linear(reward_hidden, transition.actions),
         )
         self.value = nn.Linear(transition.width, 1)
 
     def forward(self, embedding: Tensor) -> ActionValues:
         """Back the tree up to the states [B, k]."""
         transition, actions = self.transition, self.transition.actions
-        levels = [embedding.unsqueeze(0)]
-        for _ in range(self.depth - 1):
-            levels.append(grow(transition, levels[-1]))
+        levels = grow(transition, embedding, self.depth - 1)
         sizes = [len(level) for level in levels]
         nodes = torch.cat(levels)  # [N, B, k], all but the leaves
-        rewards = cast(Tensor, self.reward(nodes)).movedim(-1, 1).split(sizes)  # [M, A, B] per level
-        values = cast(Tensor, self.value(nodes)).squeeze(-1).split(sizes)  # [M, B] per level
+        rewards = (
+            cast(Tensor, self.reward(nodes)).movedim(-1, 1).split_with_sizes(sizes)
+        )  # [M, A, B] per level
+        values = cast(Tensor, self.value(nodes)).squeeze(-1).split_with_sizes(sizes)  # [M, B] per level
         # A leaf's value is linear in T's features: its embedding need not exist.
-        first = transition.read(levels[-1]).unsqueeze(1) + transition.action_rows.unsqueeze(1)
-        features = transition.think(first)
         weight = self.value.weight @ transition.output.weight
-        gain = features @ weight[0] + self.value.weight[0] @ transition.output.bias
+        bias = self.value.weight @ transition.output.bias
+        gain = linear(transition.features(levels[-1], dim=-3), weight, bias).squeeze(-1)  # [M, A, B]
         backed_up = values[-1].unsqueeze(1) + gain
         for depth in reversed(range(self.depth)):
             q = rewards[depth] + self.discount * backed_up  # [M, A, B]
             if depth > 0:
                 expected = (q.softmax(1) * q).sum(1)
-                backed_up = torch.lerp(values[depth], expected, self.td_lambda).unflatten(0, (-1, actions))
+                mixed = torch.lerp(values[depth], expected, self.td_lambda)  # [M, B]
+                backed_up = mixed.view(-1, actions, len(embedding))
         return ActionValues(q[0].T, rewards[0][0].T)

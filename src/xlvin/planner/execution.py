@@ -1,12 +1,12 @@
-"""Execute (algorithm 2): the frozen processor X passes messages from children to parents.
+"""Execute (algorithm 2): the frozen processor X passes messages from children to their parents.
 
-One step updates a node with features u from its children u_a by
+One step updates a node with features u from its children u_a, reached by edges e_a:
 
-    c_a = norm(u + act(W_sender u_a + W_receiver u + e_a))
-    u'  = reduce_a c_a                                                    wiring "executor"
-    u'  = norm(u + sum_a act(W_sender u_a + W_receiver u + e_a))          wiring "skeleton"
+    m_a = act(W_sender u_a + W_receiver u + W_edge e_a + b)
+    u'  = reduce_a norm(u + m_a)          wiring "executor": as the processor was pretrained
+    u'  = norm(u + sum_a m_a)             wiring "skeleton": as the authors' skeleton deploys it
 
-The first is how the processor was pretrained; the second is how the authors' skeleton deploys it.
+The products are taken outside: `sent` is W_sender u_a + W_edge e_a + b, `received` is W_receiver u.
 """
 
 from __future__ import annotations
@@ -18,70 +18,86 @@ import torch
 from torch import Tensor
 
 from xlvin.executor.network import Processor
+from xlvin.planner.maximum import maximum, segment_maximum
 from xlvin.planner.tree import Tree
 
 Wiring = Literal["executor", "skeleton"]
 
 
 @dataclass(frozen=True, eq=False)
+class Family:
+    """Who is whose child, among rows of nodes."""
+
+    parent: Tensor  # [E] int64: the parent of each sender
+    children: Tensor  # [N, 1]: how many children each receiver has
+
+
+@dataclass(frozen=True, eq=False)
 class Step:
-    """The update of nodes whose senders and receivers are multiplied already."""
+    """One update of nodes from their children."""
 
     processor: Processor
     wiring: Wiring
 
+    def dense(self, node: Tensor, received: Tensor, sent: Tensor, dim: int) -> Tensor:
+        """Every node has a child per action: node, received [..., w], sent with the actions at `dim`."""
+        if self._max_first:
+            return node + self.processor.activate(received + maximum(sent, dim))
+        message = self.processor.activate(sent + received.unsqueeze(dim))
+        if self.wiring == "skeleton":
+            return self._norm(node + message.sum(dim))
+        candidate = self._norm(node.unsqueeze(dim) + message)
+        if self.processor.config.reduction == "max":
+            return maximum(candidate, dim)
+        return self.processor.reduce(candidate, dim)
+
+    def sparse(self, node: Tensor, received: Tensor, sent: Tensor, family: Family) -> Tensor:
+        """Any node has any children: node, received [N, w], sent [E, w].
+
+        The update of a node without children has no meaning, and may be infinite.
+        """
+        parent = family.parent
+        if self._max_first:
+            return node + self.processor.activate(received + segment_maximum(sent, parent, len(node)))
+        message = self.processor.activate(sent + received.index_select(0, parent))
+        if self.wiring == "skeleton":
+            return self._norm(node + torch.zeros_like(node).index_add(0, parent, message))
+        candidate = self._norm(node.index_select(0, parent) + message)
+        if self.processor.config.reduction == "max":
+            return segment_maximum(candidate, parent, len(node))
+        total = torch.zeros_like(node).index_add(0, parent, candidate)
+        return total if self.processor.config.reduction == "sum" else total / family.children.clamp(min=1.0)
+
     @property
-    def _max_commutes(self) -> bool:
-        # u + act(.) is monotone in the message, so the max can be taken before it, once per node.
+    def _max_first(self) -> bool:
+        # u + act(.) grows with the message: the largest message can be found before both, once per node.
         config = self.processor.config
         return self.wiring == "executor" and config.reduction == "max" and not config.layer_norm
 
-    def dense(self, node: Tensor, received: Tensor, sent: Tensor, dim: int) -> Tensor:
-        """Every node has all children: node and received [..., w], sent with an action dimension at `dim`."""
-        processor = self.processor
-        if self._max_commutes:
-            return node + processor.activate(received + sent.amax(dim))
-        message = processor.activate(sent + received.unsqueeze(dim))
-        if self.wiring == "skeleton":
-            return cast(Tensor, processor.norm(node + message.sum(dim)))
-        return processor.reduce(cast(Tensor, processor.norm(node.unsqueeze(dim) + message)), dim)
-
-    def sparse(self, node: Tensor, received: Tensor, sent: Tensor, parent: Tensor) -> Tensor:
-        """Any node has any children: node and received [N, B, w], sent [E, B, w], parent [E, B].
-
-        A node without children keeps its features.
-        """
-        processor = self.processor
-        at = parent.unsqueeze(-1).expand(sent.shape)
-        if self._max_commutes:
-            lowest = torch.full_like(node, -torch.inf)
-            best = lowest.scatter_reduce(0, at, sent, "amax")
-            # For a childless node -inf becomes a zero message here; identity messages need the select.
-            return torch.where(best == -torch.inf, node, node + processor.activate(received + best))
-        message = processor.activate(sent + received.gather(0, at))
-        if self.wiring == "skeleton":
-            total = torch.zeros_like(node).scatter_add(0, at, message)
-            childless = torch.ones_like(node).scatter(0, at, 0.0)
-            return torch.where(childless > 0, node, cast(Tensor, processor.norm(node + total)))
-        candidate = cast(Tensor, processor.norm(node.gather(0, at) + message))
-        reduction = {"max": "amax", "sum": "sum", "mean": "mean"}[processor.config.reduction]
-        return node.scatter_reduce(0, at, candidate, reduction, include_self=False)
+    def _norm(self, node: Tensor) -> Tensor:
+        return cast(Tensor, self.processor.norm(node))
 
 
-def execute(step: Step, tree: Tree, nodes: Tensor, edges: Tensor, all_nodes: bool = False) -> Tensor:
-    """Run as many steps as the tree is deep over its projected nodes [N, B, w]; edges [A, w] are e_a.
+def execute(step: Step, tree: Tree, nodes: Tensor, edges: Tensor, every_node: bool = False) -> Tensor:
+    """As many steps as the tree is deep, over its projected nodes [N, B, w]; returns the nodes, root first.
 
-    Only what the root can still see is updated (a node at depth d needs K - d updates), unless `all_nodes`
-    asks for the literal algorithm; the root's row is the same. Returns [N', B, w] with the root first.
+    `edges` [A, w] is W_edge e_a + b. The projected nodes are added again before every step but the first;
+    nodes without children stay as they were projected. The root can see no more than the first K - d updates
+    of a node at depth d; the others are left out unless `every_node` asks for them.
     """
-    processor, depth = step.processor, len(tree.sizes) - 1
+    processor, depth, batch = step.processor, len(tree.sizes) - 1, nodes.shape[1]
+    nodes = nodes.flatten(0, 1)  # rows, of all states of the batch
+    parent = (tree.parent * batch + torch.arange(batch, device=nodes.device)).flatten()
+    children = nodes.new_zeros(len(nodes), 1).index_add(0, parent, nodes.new_ones(len(parent), 1))
+    inherited = edges.index_select(0, tree.action.flatten())
     state = nodes
     for t in range(depth):
-        inner = tree.nodes_above(depth if all_nodes else depth - t)
-        below = (tree.nodes_above(depth + 1) if all_nodes else tree.nodes_above(depth - t + 1)) - 1
-        start = state if t == 0 else state + nodes[: len(state)]
-        sent = processor.sender(start[1 : 1 + below]) + edges[tree.action[:below]]
-        received = processor.receiver(start[:inner])
-        updated = step.sparse(start[:inner], received, sent, tree.parent[:below])
-        state = torch.cat((updated, state[inner:])) if all_nodes else updated
-    return state
+        levels = depth if every_node else depth - t
+        inner, last = batch * tree.above(levels), batch * tree.above(levels + 1)
+        start = state + nodes[: len(state)] if t else state
+        sent = processor.sender(start[batch:last]) + inherited[: last - batch]
+        receiver, family = start[:inner], Family(parent[: last - batch], children[:inner])
+        updated = step.sparse(receiver, processor.receiver(receiver), sent, family)
+        updated = torch.where(family.children > 0, updated, nodes[:inner])
+        state = torch.cat((updated, nodes[inner:])) if every_node else updated
+    return state.view(-1, batch, state.shape[-1])

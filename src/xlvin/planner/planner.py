@@ -1,8 +1,10 @@
-"""The planner: imagine the tree around a state, execute value iteration over it, return the root's result."""
+"""The planner: imagine the tree around a state, execute value iteration over it, keep the root's result."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import cast
 
 import torch
@@ -11,9 +13,14 @@ from torch.nn.functional import linear
 
 from xlvin.errors import XLVINError
 from xlvin.executor.network import Processor
-from xlvin.latent.transition import TransitionModel
+from xlvin.latent.transition import TransitionModel, think
 from xlvin.planner.execution import Step, Wiring, execute
+from xlvin.planner.pieces import in_pieces
 from xlvin.planner.tree import Prior, Tree, expand, expand_beam, grow
+
+# On a CPU a level of leaves with more than LARGE numbers per layer is worked on in pieces that fit the cache:
+# measured, that is about twice as fast, and slower for smaller levels.
+LARGE, PIECE = 2**22, 2**18
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,14 +28,14 @@ class PlanLevel:
     """The nodes at one depth of a plan; M is A^d in a full tree, at most the beam in a sparse one."""
 
     embedding: Tensor  # [B, M, k], h
-    executed: Tensor  # [B, M, w], chi after the last step
-    parent: Tensor  # [B, M] int64: index into the level above; 0 at the root
+    executed: Tensor  # [B, M, w], chi
+    parent: Tensor  # [B, M] int64: index into the level above; -1 at the root
     action: Tensor  # [B, M] int64: the action from the parent; -1 at the root
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A tree with what the executor made of it, for people to look at."""
+    """A tree and what the executor made of it, to look at."""
 
     levels: tuple[PlanLevel, ...]  # the root first
 
@@ -39,11 +46,19 @@ class Plan:
 
 
 class Planner(nn.Module):
-    """chi = Execute(Expand(h)): from an embedding [B, k] to the executed embedding [B, w].
+    """chi = Execute(Expand(h)), from embeddings [B, k] to executed embeddings [B, w].
 
-    Latents enter the frozen processor through the trainable `project`, edges carry [onehot(a), gamma] through
-    the trainable `edge`, and the projected nodes are added again before every step after the first.
+    Latents enter the processor through the trainable layer `project`, edges carry [onehot(a), gamma] through
+    the trainable layer `edge`. The processor is frozen: gradients pass through it and leave it as it was.
+
+    depth: K, levels of the tree and steps of the executor; 0 returns the projected embedding.
+    wiring: how messages meet at a node, see `xlvin.planner.execution`.
+    beam, prior: follow the `beam` most probable paths under the rollout policy `prior` instead of all paths.
+    max_leaves: how many leaves of a full tree may be in memory at once; the backward pass then expands them
+        anew. By default a CPU works in pieces that fit its cache, other devices on everything at once.
     """
+
+    edge_features: Tensor
 
     def __init__(
         self,
@@ -57,83 +72,120 @@ class Planner(nn.Module):
         max_leaves: int | None = None,
     ) -> None:
         super().__init__()
+        if depth < 0:
+            raise XLVINError(f"The planner's depth is {depth}; it must be 0 or more.")
+        if wiring not in ("executor", "skeleton"):
+            raise XLVINError(f'Unknown wiring "{wiring}"; choose executor or skeleton.')
+        if (beam is None) != (prior is None):
+            raise XLVINError("A beam and a rollout policy (prior) go together; give both or neither.")
+        if (beam is not None and beam < 1) or (max_leaves is not None and max_leaves < 1):
+            raise XLVINError(
+                f"Beam {beam} and max_leaves {max_leaves} must be at least 1 where they are given."
+            )
         self.processor = processor.requires_grad_(False)
         self.transition = transition
-        self.depth, self.discount, self.beam, self.max_leaves = depth, discount, beam, max_leaves
-        self.prior = prior
-        self.step = Step(processor, wiring)
-        width = processor.config.width
-        self.project = nn.Linear(transition.width, width)
-        self.edge = nn.Linear(transition.actions + 1, width)
+        self.depth, self.beam, self.max_leaves = depth, beam, max_leaves
+        self.prior, self.wiring = prior, wiring
+        self.project = nn.Linear(transition.width, processor.config.width)
+        self.edge = nn.Linear(transition.actions + 1, processor.config.width)
+        features = torch.cat(
+            (torch.eye(transition.actions), torch.full((transition.actions, 1), discount)), 1
+        )
+        self.register_buffer("edge_features", features, persistent=False)
 
     def forward(self, embedding: Tensor) -> Tensor:
-        """The root's executed embedding, [B, k] -> [B, w]."""
+        """The executed embeddings of states [B, k], [B, w]."""
         if self.depth == 0:
             return cast(Tensor, self.project(embedding))
-        if self.beam is not None:
-            tree = self._expand(embedding)
-            return execute(self.step, tree, self.project(tree.embedding), self.edges())[0]
-        return self._execute_full(embedding)
-
-    def edges(self) -> Tensor:
-        """e_a = W_edge (edge [onehot(a), gamma]) + b, [A, w]."""
-        columns = self.edge.weight.T
-        return cast(Tensor, self.processor.edge(columns[:-1] + (self.discount * columns[-1] + self.edge.bias)))
+        if self.beam is None:
+            return self._execute_full(embedding)
+        tree = self._expand(embedding)
+        return execute(self.step, tree, self.project(tree.nodes), self._edges())[0]
 
     def tree(self, embedding: Tensor) -> Plan:
-        """The whole plan for states [B, k]: every node, after the literal number of steps."""
+        """The whole plan of states [B, k]: every node, after all K steps."""
         tree = self._expand(embedding)
-        executed = execute(self.step, tree, self.project(tree.embedding), self.edges(), all_nodes=True)
-        root = torch.zeros_like(tree.parent[:1])
-        if self.depth == 0:
-            root = torch.zeros(1, len(embedding), dtype=torch.int64, device=embedding.device)
-        parent, action = torch.cat((root, tree.parent)), torch.cat((root - 1, tree.action))
-        levels, first, above = [], 0, 0
-        for size in tree.sizes:
-            part = slice(first, first + size)
-            levels.append(
-                PlanLevel(
-                    tree.embedding[part].transpose(0, 1),
-                    executed[part].transpose(0, 1),
-                    (parent[part] - above).T,
-                    action[part].T,
-                )
-            )
-            first, above = first + size, first
+        executed = execute(self.step, tree, self.project(tree.nodes), self._edges(), every_node=True)
+        root = torch.full((1, len(embedding)), -1, device=embedding.device)
+        columns = (tree.nodes, executed, torch.cat((root, tree.parent)), torch.cat((root, tree.action)))
+        levels = []
+        for depth, parts in enumerate(
+            zip(*(column.split_with_sizes(tree.sizes) for column in columns), strict=True)
+        ):
+            nodes, chi, parent, action = (part.transpose(0, 1) for part in parts)
+            levels.append(PlanLevel(nodes, chi, parent - tree.above(depth - 1) if depth else parent, action))
         return Plan(tuple(levels))
 
+    @property
+    def step(self) -> Step:
+        """One update of the executor, in this planner's wiring."""
+        return Step(self.processor, self.wiring)
+
     def _expand(self, embedding: Tensor) -> Tree:
-        if self.beam is None or self.depth == 0:
+        if self.beam is None or self.prior is None or self.depth == 0:
             return expand(self.transition, embedding, self.depth)
-        assert self.prior is not None
         return expand_beam(self.transition, embedding, self.depth, self.beam, self.prior)
 
+    def _edges(self) -> Tensor:
+        """W_edge e_a + b, [A, w]."""
+        return cast(Tensor, self.processor.edge(self.edge(self.edge_features)))
+
     def _execute_full(self, embedding: Tensor) -> Tensor:
-        processor, transition = self.processor, self.transition
-        levels = [embedding.unsqueeze(0)]
+        """Algorithms 1 and 2 on the full tree, for the root alone: after step t, level K - t is done with."""
+        levels = grow(self.transition, embedding, self.depth - 1)
+        nodes = [self.project(level) for level in levels]  # [A^d, B, w]
+        edges = self._edges().unsqueeze(1)  # [A, 1, w]
+        last = self._update_last(levels[-1], nodes[-1], edges)
+        state = [*self._update(nodes, edges), last]
         for _ in range(self.depth - 1):
-            levels.append(grow(transition, levels[-1]))
-        sizes = [len(level) for level in levels]
-        nodes = self.project(torch.cat(levels))
-        edges = self.edges()
-        sender = processor.sender(nodes)
-        received = processor.receiver(nodes)
-        inner = sum(sizes[:-1])
-        # Leaves
-        composed = processor.sender.weight @ self.project.weight  # [w, k]
-        leaf_edges = edges + composed @ transition.output.bias
-        first = transition.read(levels[-1]).flatten(0, 1)
-        features = transition.think(first + transition.action_rows.unsqueeze(1))  # [A, R, F]
-        sent = linear(features, composed @ transition.output.weight) + leaf_edges.unsqueeze(1)
-        last = nodes[inner:].flatten(0, 1)
-        leaves = self.step.dense(last, (sender + received)[inner:].flatten(0, 1), sent, 0)
-        state = leaves.unflatten(0, (sizes[-1], -1))
-        if inner:
-            sent = sender[1:].unflatten(0, (inner, -1)) + edges.unsqueeze(1)
-            state = torch.cat((self.step.dense(nodes[:inner], received[:inner], sent, 1), state))
-        for size in reversed(sizes[1:]):
-            start = state + nodes[: len(state)]
-            inner = len(state) - size
-            sent = processor.sender(start[1:]).unflatten(0, (inner, -1)) + edges.unsqueeze(1)
-            state = self.step.dense(start[:inner], processor.receiver(start[:inner]), sent, 1)
-        return state[0]
+            state = self._update([own + again for own, again in zip(state, nodes, strict=False)], edges)
+        return state[0].squeeze(0)
+
+    def _update(self, state: list[Tensor], edges: Tensor) -> list[Tensor]:
+        """One step on every level but the last, whose nodes only send."""
+        step, actions, updated = self.step, self.transition.actions, []
+        for node, children in pairwise(state):
+            sent = self.processor.sender(children).view(-1, actions, *node.shape[1:]) + edges
+            updated.append(step.dense(node, self.processor.receiver(node), sent, 1))
+        return updated
+
+    def _update_last(self, level: Tensor, nodes: Tensor, edges: Tensor) -> Tensor:
+        """The first step on the level above the leaves: embeddings [M, B, k], projected nodes [M, B, w].
+
+        Leaves are neither stored nor projected. What one sends, W_sender project(h + T(h, a)), is linear in
+        its parent's h and in T's features; the parent's part joins what the parent receives.
+        """
+        processor, transition = self.processor, self.transition
+        send = processor.sender.weight @ self.project.weight  # [w, k]
+        rows = (transition.state(level), nodes, processor.receiver(nodes) + processor.sender(nodes))
+        shared = (
+            transition.action.weight.unsqueeze(1),
+            edges + linear(transition.output.bias, send),
+            send @ transition.output.weight,
+            *transition.core,
+        )
+        flat = [row.flatten(0, 1) for row in rows]
+        updated = in_pieces(partial(_update_from_leaves, self.step), flat, shared, self._piece(rows[0]))
+        return updated.view(nodes.shape)
+
+    def _piece(self, first: Tensor) -> int | None:
+        """How many parents of leaves to work on at once."""
+        if self.max_leaves is not None:
+            return max(1, self.max_leaves // self.transition.actions)
+        if first.device.type != "cpu" or first.numel() * self.transition.actions <= LARGE:
+            return None
+        return max(1, PIECE // (self.transition.actions * first.shape[-1]))
+
+
+def _update_from_leaves(
+    step: Step,
+    first: Tensor,  # [R, F], T's first layer without the action
+    node: Tensor,  # [R, w]
+    received: Tensor,  # [R, w]
+    action_rows: Tensor,  # [A, 1, F]
+    edges: Tensor,  # [A, 1, w]
+    send: Tensor,  # [w, F], from T's features to what a leaf sends
+    *core: Tensor,
+) -> Tensor:
+    features = think(first + action_rows, *core)  # [A, R, F]
+    return step.dense(node, received, linear(features, send) + edges, 0)

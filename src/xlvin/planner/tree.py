@@ -1,20 +1,19 @@
 """The tree of imagined states (algorithm 1), in full or along a rollout policy.
 
-Nodes come level by level, root first; inside a level the children of a node lie together, in the order of the
-actions. The node dimension leads ([N, B, ...]), so that levels are contiguous slices: in a full tree the
-children of the first n nodes are the nodes 1 to n * A, with no index in between.
+Nodes come level by level, the root first, and the node dimension leads ([N, B, ...]), so that a level is a
+contiguous slice. In a full tree the children of a node lie together, in the order of the actions: level
+d + 1 viewed as [A^d, A, B, ...] is sorted by parent and action, with no index in between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import accumulate
 
 import torch
 from torch import Tensor
 
-from xlvin.latent.transition import TransitionModel
+from xlvin.latent.transition import TransitionModel, think
 
 # A rollout policy: embeddings [..., k] to action logits [..., A].
 Prior = Callable[[Tensor], Tensor]
@@ -24,70 +23,62 @@ Prior = Callable[[Tensor], Tensor]
 class Tree:
     """Imagined states, and how each was reached."""
 
-    embedding: Tensor  # [N, B, k], the root first
-    parent: Tensor  # [N - 1, B] int64: index among the N nodes, of every node but the root
-    action: Tensor  # [N - 1, B] int64: the action that leads there from the parent
-    sizes: tuple[int, ...]  # nodes per level: 1, then A or the beam, ...
+    nodes: Tensor  # [N, B, k], embeddings, level by level
+    parent: Tensor  # [N - 1, B] int64: for every node but the root, which of the N is its parent
+    action: Tensor  # [N - 1, B] int64: and which action leads there
+    sizes: tuple[int, ...]  # nodes per level
 
-    def nodes_above(self, depth: int) -> int:
+    def above(self, depth: int) -> int:
         """How many nodes are less than `depth` steps away from the root."""
         return sum(self.sizes[:depth])
 
 
-def grow(transition: TransitionModel, level: Tensor) -> Tensor:
-    """All successors of a level, [M, B, k] -> [M * A, B, k]."""
-    features = transition.think(transition.read(level).unsqueeze(1) + transition.action_rows.unsqueeze(1))
-    return (level.unsqueeze(1) + transition.output(features)).flatten(0, 1)
+def grow(transition: TransitionModel, root: Tensor, depth: int) -> list[Tensor]:
+    """The embeddings of every level down to `depth`, [A^d, B, k] each; root [B, k]."""
+    levels = [root.unsqueeze(0)]
+    for _ in range(depth):
+        levels.append(transition.successors(levels[-1], dim=-3).flatten(0, 1))
+    return levels
 
 
 def expand(transition: TransitionModel, root: Tensor, depth: int) -> Tree:
     """Every action from every node, down to `depth`; root [B, k]."""
-    levels = [root.unsqueeze(0)]
-    for _ in range(depth):
-        levels.append(grow(transition, levels[-1]))
-    edge = torch.arange(sum(len(level) for level in levels) - 1, device=root.device)
-    edge = edge.unsqueeze(1).expand(-1, len(root))
-    return Tree(
-        torch.cat(levels),
-        edge // transition.actions,
-        edge % transition.actions,
-        tuple(len(level) for level in levels),
-    )
+    levels = grow(transition, root, depth)
+    nodes = torch.cat(levels)
+    edge = _counting(nodes[1:, :, 0])
+    return Tree(nodes, edge // transition.actions, edge % transition.actions, tuple(map(len, levels)))
 
 
 def expand_beam(transition: TransitionModel, root: Tensor, depth: int, beam: int, prior: Prior) -> Tree:
-    """The `beam` most probable paths per level under the rollout policy; root [B, k].
+    """The `beam` most probable paths to every level, under a rollout policy; root [B, k].
 
-    The cost is linear in the depth. Which paths are kept is a choice, not a function to differentiate: no
-    gradient reaches the prior from here.
+    Time and memory grow with depth * beam. A level with room for everything keeps everything. Which paths are
+    kept is a choice, not a function with a gradient: the prior must learn from a loss of its own.
     """
-    actions = transition.actions
-    level = root.unsqueeze(0)
-    score = level.new_zeros(1, len(root))
-    levels, parents, taken = [level], [], []
-    for first in _firsts(actions, depth, beam):
-        paths = prior(level.detach()).log_softmax(-1).detach().movedim(-1, 1)  # [M, A, B]
-        paths = (score.unsqueeze(1) + paths).flatten(0, 1)
-        if len(paths) > beam:
-            score, chosen = paths.topk(beam, dim=0)
-        else:
-            score = paths
-            chosen = torch.arange(len(paths), device=root.device).unsqueeze(1).expand(paths.shape)
-        parent, action = chosen // actions, chosen % actions
-        at = parent.unsqueeze(-1)
-        read = transition.read(level)
-        read = read.gather(0, at.expand(-1, -1, read.shape[-1]))
-        features = transition.think(read + transition.action_rows[action])
-        level = level.gather(0, at.expand(-1, -1, level.shape[-1])) + transition.output(features)
-        levels.append(level)
+    actions, batch = transition.actions, len(root)
+    column = torch.arange(batch, device=root.device)
+    level, score = root.unsqueeze(0), root.new_zeros(1, batch)
+    levels, parents, taken, first = [level], [], [], 0
+    for _ in range(depth):
+        with torch.no_grad():
+            paths = prior(level).log_softmax(-1) + score.unsqueeze(-1)  # [M, B, A]
+            paths = paths.transpose(0, 1).flatten(1)  # [B, M * A]
+            if paths.shape[1] > beam:
+                best, chosen = paths.topk(beam)
+            else:
+                best, chosen = paths, _counting(paths.T).T
+            score, parent, action = best.T, (chosen // actions).T, (chosen % actions).T
+        rows = (parent * batch + column).flatten()
+        start = level.flatten(0, 1).index_select(0, rows)
+        sums = transition.state(start) + transition.action(action.flatten())
         parents.append(parent + first)
         taken.append(action)
+        first += len(level)
+        level = (start + transition.output(think(sums, *transition.core))).view(-1, batch, level.shape[-1])
+        levels.append(level)
     return Tree(torch.cat(levels), torch.cat(parents), torch.cat(taken), tuple(map(len, levels)))
 
 
-def _firsts(actions: int, depth: int, beam: int) -> list[int]:
-    """The index of the first node of each level but the last."""
-    sizes = [1]
-    for _ in range(depth - 1):
-        sizes.append(min(beam, sizes[-1] * actions))
-    return [0, *accumulate(sizes)][:depth]
+def _counting(like: Tensor) -> Tensor:
+    """0, 1, ... down every column, in the shape of `like`, [N, B]."""
+    return torch.arange(len(like), device=like.device).unsqueeze(1).expand(like.shape)

@@ -75,7 +75,7 @@ class PPOConfig:
     reward_coef: float = 1.0
     """Weight of the reward model's grounding, for agents that have one."""
     novelty_coef: float = 0.0
-    """Weight of an exploration bonus: distance to the nearest past state, in embedding space."""
+    """Weight of an exploration bonus: distance to the nearest past state in the latent space, zero on average."""
 
     def __post_init__(self) -> None:
         if self.learning_rate <= 0.0:

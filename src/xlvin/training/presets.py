@@ -49,7 +49,7 @@ def preset(environment: str, agent: str, version: Version = "tuned") -> TrainCon
     hidden, depth, budget = CONTROL.get(environment, (64, 2, Budget()))
     network = AgentConfig(**named(agent), hidden=hidden, depth=depth)
     if version == "paper":
-        network = replace(network, initialisation="torch", normalise=False)
+        network = replace(network, initialisation="torch", inputs="raw")
         ppo = replace(PAPER, epochs=PAPER_EPOCHS.get(environment, PAPER.epochs))
     else:
         ppo = replace(GENERAL, **TUNED.get(environment, {}).get(agent, {}))

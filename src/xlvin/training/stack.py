@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 
 class Stack:
@@ -18,7 +19,7 @@ class Stack:
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
         self.size = len(modules)
-        states = [dict([*module.named_parameters(), *module.named_buffers()]) for module in modules]
+        states = [module.state_dict() for module in modules]
         trainable = [name for name, weight in modules[0].named_parameters() if weight.requires_grad]
         shapes = {name: states[0][name].shape for name in trainable}
         with torch.no_grad():
@@ -61,7 +62,8 @@ class Stack:
             single = torch.utils._pytree.tree_map(_first, arguments)
             result = torch.func.functional_call(module, {n: w[0] for n, w in weights.items()}, single)
             return torch.utils._pytree.tree_map(_unsqueeze, result)
-        return torch.vmap(lambda w, a: torch.func.functional_call(module, w, a))(weights, arguments)
+        with _FlatLinear():
+            return torch.vmap(lambda w, a: torch.func.functional_call(module, w, a))(weights, arguments)
 
     def gradient(self, loss: Tensor) -> Tensor:
         """d loss / d trainable weights as one flat tensor [S, P]; weights a loss does not touch get zero."""
@@ -78,6 +80,15 @@ class Stack:
     def member(self, index: int) -> dict[str, Tensor]:
         """The weights of one seed, as a state dict of the module."""
         return {name: weight[index].detach().clone() for name, weight in self.weights.items()}
+
+
+class _FlatLinear(TorchFunctionMode):
+    """Linear layers see a matrix: lifted, [N, B, k] inputs would become N products per seed instead of one."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.nn.functional.linear and args[0].dim() > 2:
+            return function(args[0].flatten(0, -2), *args[1:], **(kwargs or {})).unflatten(0, args[0].shape[:-1])
+        return function(*args, **(kwargs or {}))
 
 
 def _first(item: Any) -> Any:

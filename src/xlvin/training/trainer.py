@@ -16,6 +16,7 @@ from xlvin.agents.registry import build
 from xlvin.errors import RunFailedError
 from xlvin.training.config import TrainConfig
 from xlvin.training.experience import Experience
+from xlvin.training.novelty import Novelty
 from xlvin.training.objective import Objective, Sample
 from xlvin.training.returns import advantages
 from xlvin.training.rollouts import Actors, Policy
@@ -44,13 +45,16 @@ class Trainer:
         )
         self.config = config = replace(config, network=network)
         members = [build(network, derive_seed(seed, "weights")) for seed in config.seed_list]
-        self.agent: Agent = members[0].to(self.device)
         self.stack = Stack(members).to(self.device)
+        self.agent: Agent = members[0].to(self.device)
         self.objective = Objective(self.agent, config.ppo)
         self.optimiser = torch.optim.Adam(
             [self.stack.flat], lr=config.ppo.learning_rate, eps=config.ppo.adam_epsilon, fused=True
         )
         self.observed = Moments(config.seeds, shapes.observation)
+        self.novelty: Novelty | None = None
+        if config.ppo.novelty_coef > 0.0:
+            self.novelty = Novelty(self.agent, config.seed_list, shapes.observation, self.device)
         self.round = 0
         self.steps = np.zeros(config.seeds, dtype=np.int64)
 
@@ -94,6 +98,10 @@ class Trainer:
         if isinstance(self.agent.normaliser, Normaliser):
             self._normalise(experience)
             _, values = self._evaluate(experience.pool)
+        if self.novelty is not None:
+            bonus = self.novelty.bonus(self.stack, experience)
+            reward = reward + ppo.novelty_coef * ppo.reward_scale * bonus
+            self.novelty.remember(experience)
         totals: dict[str, Tensor] = {}
         for epoch in range(ppo.epochs):
             if ppo.recompute and epoch > 0:
@@ -180,6 +188,8 @@ class Trainer:
         adam = self.optimiser.state.get(self.stack.flat, {})
         tensors = {f"weights.{name}": weight.detach() for name, weight in self.stack.weights.items()}
         tensors |= {f"optimiser.{name}": torch.as_tensor(moment) for name, moment in adam.items()}
+        if self.novelty is not None:
+            tensors |= {f"novelty.{name}": tensor for name, tensor in self.novelty.state().items()}
         arrays = {f"observed.{name}": array for name, array in self.observed.state().items()}
         arrays |= {"round": np.array(self.round), "steps": self.steps}
         if self.config.budget.unit == "transitions":
@@ -201,6 +211,8 @@ class Trainer:
                 name: tensor.to(self.device) for name, tensor in groups["optimiser"].items()
             }
         self.observed.restore({name: tensor.numpy() for name, tensor in groups["observed"].items()})
+        if self.novelty is not None:
+            self.novelty.restore(groups["novelty"])
         if "actors" in groups:
             self.actors.restore({name: tensor.numpy() for name, tensor in groups["actors"].items()})
         self.round = int(tensors["round"])

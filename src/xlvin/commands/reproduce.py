@@ -1,0 +1,75 @@
+"""`xlvin reproduce`: remake a table or figure of the paper, from a fresh run or from its records."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import json
+from pathlib import Path
+from typing import Annotated, Any, Protocol, cast
+
+import tyro
+
+from xlvin.errors import XLVINError
+from xlvin.report.pages import embed
+
+# Each experiment is a module with the functions of `Experiment`, imported only when asked for.
+EXPERIMENTS = {
+    "bottleneck": "xlvin.experiments.bottleneck",
+}
+NAMES = f"One of: {', '.join(EXPERIMENTS)}."
+
+
+class Experiment(Protocol):
+    """What a module of `EXPERIMENTS` offers; all but `run` only read records."""
+
+    def run(self, results: Path) -> None:
+        """Do the experiment and write its records below `results`."""
+
+    def rows(self, results: Path) -> list[dict[str, Any]]:
+        """The numbers, for `--json`."""
+
+    def summary(self, results: Path) -> str:
+        """The numbers, as Markdown."""
+
+    def figure(self, results: Path, path: Path) -> None:
+        """Draw the figure into `path`."""
+
+
+def reproduce(
+    experiment: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="EXPERIMENT", help=NAMES)],
+    from_records: tyro.conf.FlagCreatePairsOff[bool] = False,
+    json_rows: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(name="json")] = False,
+    results: Path = Path("results"),
+    docs: Path = Path("docs"),
+) -> None:
+    """Remake a table or figure of the paper.
+
+    Args:
+        from_records: Use the records of an earlier run instead of running again.
+        json_rows: Print rows as JSON instead of tables.
+        results: Folder of the records.
+        docs: Folder of the documentation, where the figure and the page's tables are renewed.
+    """
+    if experiment not in EXPERIMENTS:
+        near = difflib.get_close_matches(experiment, EXPERIMENTS, 1)
+        hint = f'Did you mean "{near[0]}"?' if near else f"Choose one of: {', '.join(EXPERIMENTS)}."
+        raise XLVINError(f'There is no experiment "{experiment}". {hint}')
+    chosen = cast(Experiment, importlib.import_module(EXPERIMENTS[experiment]))
+    if not from_records:
+        chosen.run(results)
+    figure, page = docs / "figures" / f"{experiment}.png", docs / "experiments" / f"{experiment}.md"
+    chosen.figure(results, figure)
+    text = chosen.summary(results)
+    if page.is_file():
+        embed(page, "results", text)
+    if json_rows:
+        print(json.dumps(chosen.rows(results), indent=1))
+    else:
+        print(f"{text}\n\nfigure: {figure}")
+
+
+def main(argv: list[str]) -> int:
+    """Run, print, draw."""
+    tyro.cli(reproduce, args=argv, prog="xlvin reproduce", description=__doc__)
+    return 0

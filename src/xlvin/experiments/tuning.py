@@ -1,0 +1,113 @@
+"""Hyperparameter search with equal effort for every agent, on seeds that are never reported.
+
+A random search in two stages: every agent tries the same sampled settings on a few seeds, the best of them
+again on more. The seeds begin at 1,000; reported results use seeds from 0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xlvin.experiments.workers import run_jobs
+from xlvin.training.config import TrainConfig
+from xlvin.training.evaluation import evaluate
+from xlvin.training.presets import preset
+from xlvin.training.seeding import generator
+from xlvin.training.trainer import Trainer
+
+FIRST_SEED = 1000
+
+# What may be tuned: fields of PPOConfig, and "inputs" of the network.
+SPACE: dict[str, tuple[Any, ...]] = {
+    "learning_rate": (3e-4, 6e-4, 1e-3, 2e-3, 4e-3),
+    "epochs": (5, 10, 20),
+    "minibatches": (4, 8),
+    "clip": (0.1, 0.2, 0.3),
+    "entropy_coef": (0.0, 0.003, 0.01, 0.03),
+    "discount": (0.97, 0.99, 0.995),
+    "gae_lambda": (0.8, 0.9, 0.95, 0.98),
+    "recompute": (False, True),
+    "anneal": (False, True),
+    "transe_coef": (0.001, 0.01, 0.1, 1.0),
+    "inputs": ("raw", "standard", "symlog"),
+}
+# Environments whose data or rewards ask for another range.
+SPECIAL: dict[str, dict[str, tuple[Any, ...]]] = {
+    "CartPole-v0": {
+        "epochs": (100,),
+        "minibatches": (1, 2, 4, 8),
+        "discount": (0.8, 0.9, 0.95),
+        "gae_lambda": (0.5, 0.7, 0.8, 0.9, 0.95),
+        "clip": (0.1, 0.2, 0.5),
+        "entropy_coef": (0.0, 0.01, 0.03, 0.1),
+    },
+    "MountainCar-v0": {"novelty_coef": (0.0, 0.0, 0.3, 1.0)},
+    "LunarLander-v3": {"reward_scale": (0.02, 0.05)},
+}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One agent with one setting on some seeds."""
+
+    environment: str
+    agent: str
+    settings: dict[str, Any]
+    first_seed: int
+    seeds: int
+    device: str = "cpu"
+
+
+def sample(environment: str, trial: int) -> dict[str, Any]:
+    """The settings of a trial; the same for every agent."""
+    stream = generator(trial, f"tuning {environment}")
+    space = SPACE | SPECIAL.get(environment, {})
+    return {name: choices[int(stream.integers(len(choices)))] for name, choices in space.items()}
+
+
+def configure(environment: str, agent: str, settings: dict[str, Any]) -> TrainConfig:
+    """A tuned preset with `settings` in place of what was found before."""
+    config = preset(environment, agent)
+    ppo = {name: value for name, value in settings.items() if name != "inputs"}
+    network = replace(config.network, inputs=settings.get("inputs", config.network.inputs))
+    return replace(config, network=network, ppo=replace(config.ppo, **ppo))
+
+
+def run_trial(trial: Trial) -> list[float]:
+    """Greedy score of every seed after training."""
+    config = configure(trial.environment, trial.agent, trial.settings)
+    trainer = Trainer(replace(config, first_seed=trial.first_seed, seeds=trial.seeds), trial.device)
+    while not trainer.finished:
+        trainer.train_round()
+    trainer.actors.close()
+    scores = evaluate(trainer.members(), trial.environment, trainer.config.seed_list, 50, trial.device)
+    return [float(score) for score in np.mean(scores, 1)]
+
+
+def search(
+    environments: Sequence[str],
+    agents: Sequence[str],
+    trials: Sequence[int],
+    seeds: int,
+    path: Path,
+    device: str = "cpu",
+    workers: int | None = None,
+) -> None:
+    """Run sampled trials and append each outcome to `path` as a line of JSON when it is known."""
+    jobs = [
+        Trial(environment, agent, sample(environment, trial), FIRST_SEED, seeds, device)
+        for trial in trials
+        for environment in environments
+        for agent in agents
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        for trial, scores in run_jobs(run_trial, jobs, workers):
+            file.write(json.dumps({**asdict(trial), "scores": scores}) + "\n")
+            file.flush()

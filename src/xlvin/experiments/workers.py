@@ -1,0 +1,30 @@
+"""Independent jobs on the local cores, one thread each, results as they finish."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import TypeVar
+
+Job = TypeVar("Job")
+Outcome = TypeVar("Outcome")
+
+
+def run_jobs(
+    function: Callable[[Job], Outcome], jobs: Sequence[Job], workers: int | None = None
+) -> Iterator[tuple[Job, Outcome]]:
+    """Yield (job, function(job)) in the order of completion; start the longest jobs first."""
+    workers = min(workers or os.cpu_count() or 1, len(jobs))
+    if workers <= 1:
+        for job in jobs:
+            yield job, function(job)
+        return
+    # A worker computes with one thread: spinning OpenMP threads of several workers slow each other down.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        futures = {pool.submit(function, job): job for job in jobs}
+        for future in as_completed(futures):
+            yield futures[future], future.result()

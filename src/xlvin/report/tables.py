@@ -1,0 +1,72 @@
+"""Rows from records, and rows as Markdown or plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from xlvin.errors import XLVINError
+from xlvin.report.records import Record
+from xlvin.report.statistics import summarise
+
+Row = dict[str, Any]
+
+
+def rows(records: Iterable[Record]) -> list[Row]:
+    """One row per record: who, where, and the statistics of its scores."""
+    return [
+        {"version": record.version, "environment": record.environment, "agent": record.agent}
+        | summarise(record.scores)
+        for record in records
+    ]
+
+
+def pivot(table: Sequence[Row], down: str, across: str, cell: Callable[[Row], str]) -> list[Row]:
+    """Rows with one line per value of `down` and one column per value of `across`, in order of appearance."""
+    pivoted: dict[Any, Row] = {}
+    columns = dict.fromkeys(row[across] for row in table)
+    for row in table:
+        line = pivoted.setdefault(row[down], {down: row[down]} | dict.fromkeys(columns, ""))
+        if line[row[across]]:
+            raise XLVINError(
+                f"Two rows share {down} {row[down]} and {across} {row[across]}; select one first."
+            )
+        line[row[across]] = cell(row)
+    return list(pivoted.values())
+
+
+def markdown(table: Sequence[Row], columns: Sequence[str] | None = None) -> str:
+    """A Markdown table, numbers to the right."""
+    header, body, right = _layout(table, columns)
+    rule = ["---:" if flush else "---" for flush in right]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [header, rule, *body])
+
+
+def plain(table: Sequence[Row], columns: Sequence[str] | None = None) -> str:
+    """Aligned plain text, numbers to the right."""
+    header, body, right = _layout(table, columns)
+    widths = [max(map(len, column)) for column in zip(header, *body, strict=True)]
+    lines = (
+        "  ".join(
+            text.rjust(width) if flush else text.ljust(width)
+            for text, width, flush in zip(line, widths, right, strict=True)
+        )
+        for line in [header, ["-" * width for width in widths], *body]
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _layout(
+    table: Sequence[Row], columns: Sequence[str] | None
+) -> tuple[list[str], list[list[str]], list[bool]]:
+    """Header, body and which columns are flush right."""
+    if not table:
+        raise XLVINError("There are no rows to make a table of.")
+    names = list(columns or table[0])
+    body = [[_text(row.get(name, "")) for name in names] for row in table]
+    right = [all(text[:1] in "-0123456789." for text in column) for column in zip(*body, strict=True)]
+    return names, body, right
+
+
+def _text(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,66 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xlvin.errors import XLVINError
+from xlvin.report.pages import embed
+from xlvin.report.records import Record, provenance
+from xlvin.report.tables import markdown, pivot, plain, rows
+
+ROWS = [{"agent": "ppo", "mean": -7.25}, {"agent": "xlvin", "mean": 120.0}]
+
+
+def record(agent: str, environment: str, scores: list[float]) -> Record:
+    seeds: list[dict[str, Any]] = [{"seed": seed, "score": score} for seed, score in enumerate(scores)]
+    return Record("table1", "paper", environment, agent, seeds, {}, "xlvin", **provenance(), seconds=1.0)
+
+
+def test_rows_say_who_where_and_how_much() -> None:
+    (row,) = rows([record("ppo", "CartPole-v0", [1.0, 2.0, 3.0])])
+    assert {key: row[key] for key in ("version", "environment", "agent", "mean", "std", "iqm", "seeds")} == {
+        "version": "paper",
+        "environment": "CartPole-v0",
+        "agent": "ppo",
+        "mean": 2.0,
+        "std": 1.0,
+        "iqm": 2.0,
+        "seeds": 3,
+    }
+    assert row["low"] <= 2.0 <= row["high"]
+
+
+def test_markdown() -> None:
+    assert markdown(ROWS) == "| agent | mean |\n| --- | ---: |\n| ppo | -7.25 |\n| xlvin | 120 |"
+    assert markdown(ROWS, ["mean"]) == "| mean |\n| ---: |\n| -7.25 |\n| 120 |"
+
+
+def test_plain_text_is_aligned() -> None:
+    assert plain(ROWS).splitlines() == ["agent   mean", "-----  -----", "ppo    -7.25", "xlvin    120"]
+
+
+def test_pivot() -> None:
+    table = rows([record("ppo", "A", [1.0]), record("xlvin", "A", [2.0]), record("xlvin", "B", [3.0])])
+    pivoted = pivot(table, "environment", "agent", lambda row: f"{row['mean']:.0f}")
+    assert pivoted == [
+        {"environment": "A", "ppo": "1", "xlvin": "2"},
+        {"environment": "B", "ppo": "", "xlvin": "3"},
+    ]
+    with pytest.raises(XLVINError, match="share environment A and agent ppo"):
+        pivot([table[0], table[0]], "environment", "agent", lambda row: "x")
+
+
+def test_a_table_needs_rows() -> None:
+    with pytest.raises(XLVINError, match="no rows"):
+        plain([])
+
+
+def test_embedding_replaces_what_stands_between_the_marks(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- table -->\nold\n<!-- /table -->\nafter\n")
+    for text in ("new", "newer"):
+        embed(page, "table", text)
+        assert page.read_text() == f"before\n<!-- table -->\n{text}\n<!-- /table -->\nafter\n"
+    with pytest.raises(XLVINError, match="add the lines <!-- other --> and <!-- /other -->"):
+        embed(page, "other", "text")
+    assert list(tmp_path.iterdir()) == [page]
