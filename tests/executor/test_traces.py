@@ -2,13 +2,15 @@
 
 import torch
 
-from xlvin.executor.traces import trace_family
+from xlvin.executor.traces import TracedMDPs, trace_family
 from xlvin.mdp.value_iteration import sweep
 
 
-def traced(count: int = 20, start: float = 0.0, seed: int = 0):
+def traced(
+    count: int = 20, level: float = 0.0, spread: float = 0.0, seed: int = 0
+) -> tuple[TracedMDPs, torch.Generator]:
     generator = torch.Generator().manual_seed(seed)
-    return trace_family("random-deterministic", count, 6, 3, 0.9, 1e-4, generator, start), generator
+    return trace_family("random-deterministic", count, 6, 3, 0.9, 1e-4, generator, level, spread), generator
 
 
 def test_a_drawn_sweep_is_one_step_of_value_iteration_on_its_own_mdp() -> None:
@@ -39,8 +41,9 @@ def test_skew_prefers_early_sweeps() -> None:
 
 def test_traces_start_at_zero_or_at_noise() -> None:
     assert not traced()[0].trace.values[0].any()
-    noisy = traced(count=200, start=3.0)[0].trace.values
-    assert 2.7 < noisy[0].std() < 3.3
+    noisy = traced(count=200, level=8.0, spread=3.0)[0].trace.values
+    assert 2.7 < noisy[0].std(-1).mean() < 3.1
+    assert 7.0 < noisy[0].mean(-1).std() < 9.5
     torch.testing.assert_close(noisy[-1], traced(count=200)[0].trace.final, atol=5e-3, rtol=0.0)
 
 

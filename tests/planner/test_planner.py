@@ -62,8 +62,9 @@ def assert_same(planner: Planner, h: Tensor, got: Tensor, want: Tensor) -> None:
 
 def cases() -> list[tuple[int, int, dict, str]]:
     rng = random.Random(0)
-    sizes = [(a, k) for a in range(1, 6) for k in range(5) if a**k <= 130]
-    drawn = [(*rng.choice(sizes), executor, wiring) for executor, wiring in CONFIGURATIONS]
+    sizes = [(a, k) for a in range(1, 6) for k in range(5)]
+    small = [(a, k) for a, k in sizes if a**k <= 130]
+    drawn = [(*rng.choice(small), executor, wiring) for executor, wiring in CONFIGURATIONS]
     return drawn + [(a, k, EXECUTORS[0], "executor") for a, k in sizes]
 
 
@@ -87,9 +88,7 @@ def test_a_wide_beam_is_the_full_tree(executor: dict, wiring: str) -> None:
     full = make(3, 3, executor=executor, wiring=wiring)
     full.load_state_dict(sparse.state_dict(), strict=False)
     assert torch.allclose(sparse(h), full(h), rtol=1e-12, atol=1e-12)
-    for mine, theirs in zip(
-        gradients(sparse, sparse(h), h), gradients(full, full(h), h), strict=True
-    ):
+    for mine, theirs in zip(gradients(sparse, sparse(h), h), gradients(full, full(h), h), strict=True):
         assert torch.allclose(mine, theirs, rtol=1e-8, atol=1e-10)
 
 
@@ -134,7 +133,14 @@ def test_large_levels_are_cut_by_themselves(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"wiring": "skeleton"}, {"max_leaves": 7}, {"beam": 5}, {"executor": {"layer_norm": True}}],
+    [
+        {},
+        {"wiring": "skeleton"},
+        {"max_leaves": 7},
+        {"beam": 5},
+        {"beam": 5, "wiring": "skeleton"},
+        {"executor": {"layer_norm": True}},
+    ],
 )
 def test_stacked_parameters_equal_a_loop(options: dict) -> None:
     members = [make(3, 3, seed, **options) for seed in range(3)]
@@ -172,6 +178,13 @@ def test_the_processor_stays_bit_identical_while_gradients_pass_through(options:
             assert torch.equal(p, before[name])
         elif "prior" not in name:
             assert not torch.equal(p, before[name]), name
+
+
+@pytest.mark.parametrize("options", [{}, {"beam": 4}, {"max_leaves": 5}, {"wiring": "skeleton"}])
+def test_every_tensor_is_made_on_the_device_of_the_states(options: dict) -> None:
+    planner, h = make(3, 2, **options).to("meta"), states().to("meta")
+    assert planner(h).device == h.device
+    assert planner.tree(h).levels[-1].parent.device == h.device
 
 
 def test_depth_zero_projects() -> None:

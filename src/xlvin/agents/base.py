@@ -46,9 +46,9 @@ class AgentConfig:
     """Keep only this many nodes per level of the tree, by the actor's prior; None keeps all."""
     initialisation: Literal["orthogonal", "torch"] = "orthogonal"
     """Orthogonal with a small actor (Kostrikov), or PyTorch's default."""
-    inputs: Literal["raw", "standard", "symlog"] = "standard"
-    """Vector observations as they are, standardised by the training data, or standardised and then compressed by
-    sign(x) log(1 + |x|), which tames what lies outside the data."""
+    inputs: Literal["raw", "bounds", "standard", "symlog"] = "standard"
+    """Vector observations as they are; with bounded features scaled to [-1, 1]; standardised by the training data;
+    or standardised and then compressed by sign(x) log(1 + |x|), which tames what lies outside the data."""
 
 
 class Output(NamedTuple):
@@ -160,3 +160,5 @@ def initialise(agent: Agent, actor: nn.Linear | None, critic: nn.Linear | None) 
             nn.init.orthogonal_(module.weight, gain)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):  # the rows of a linear layer that one-hot actions select
+            nn.init.orthogonal_(module.weight, 2**0.5)

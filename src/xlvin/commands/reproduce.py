@@ -16,6 +16,7 @@ from xlvin.report.pages import embed
 # Each experiment is a module with the functions of `Experiment`, imported only when asked for.
 EXPERIMENTS = {
     "bottleneck": "xlvin.experiments.bottleneck",
+    "executor": "xlvin.experiments.executor",
 }
 NAMES = f"One of: {', '.join(EXPERIMENTS)}."
 

@@ -26,6 +26,7 @@ Array = NDArray[Any]
 SMALLEST_IMAGE = 36
 # An environment without a time limit of its own gets this one, so that every trajectory ends.
 LONGEST_EPISODE = 10_000
+UNBOUNDED = 1e6
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Shapes:
     observation: tuple[int, ...]  # (features,) or (channels, height, width)
     dtype: str  # "float32" or "uint8"
     actions: int
+    bounds: tuple[tuple[float, float], ...] = ()  # (low, high) of every feature of a vector, infinite if unknown
 
 
 class Environment:
@@ -43,7 +45,8 @@ class Environment:
     def __init__(self, name: str, options: Mapping[str, Any] | None = None) -> None:
         self.name = name
         self._env = _make(name, dict(options or {}))
-        self.shapes = Shapes(*_observation_shape(name, self._env.observation_space), _actions(name, self._env))
+        space = self._env.observation_space
+        self.shapes = Shapes(*_observation_shape(name, space), _actions(name, self._env), _bounds(space))
         self.seed = 0
         self.taken: list[int] = []
 
@@ -134,6 +137,15 @@ def _observation_shape(name: str, space: spaces.Space[Any]) -> tuple[tuple[int, 
         if min(image[1:]) >= SMALLEST_IMAGE:
             return image, "uint8" if space.dtype == np.uint8 else "float32"
     return (int(np.prod(space.shape)),), "float32"
+
+
+def _bounds(space: spaces.Space[Any]) -> tuple[tuple[float, float], ...]:
+    """Features whose declared range is a type's whole range count as unbounded."""
+    if not isinstance(space, spaces.Box) or len(space.shape) != 1:
+        return ()
+    low = np.where(np.abs(space.low) < UNBOUNDED, space.low, -np.inf)
+    high = np.where(np.abs(space.high) < UNBOUNDED, space.high, np.inf)
+    return tuple(zip(low.tolist(), high.tolist(), strict=True))
 
 
 def _actions(name: str, env: gymnasium.Env[Any, Any]) -> int:

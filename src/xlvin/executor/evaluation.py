@@ -56,11 +56,14 @@ class Cell:
     reward_one_step_error: float
 
     def row(self) -> dict[str, Any]:
-        """As JSON takes it: what has diverged is None."""
-        return {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in asdict(self).items()
-        }
+        """As JSON takes it."""
+        return finite(asdict(self))
+
+
+def finite(row: dict[str, Any]) -> dict[str, Any]:
+    """The same row with None for what has diverged."""
+    diverged = {name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)}
+    return row | dict.fromkeys(diverged)
 
 
 @torch.no_grad()

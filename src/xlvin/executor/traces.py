@@ -51,12 +51,17 @@ def trace_family(
     discount: float,
     tolerance: float,
     generator: Generator,
-    start: float = 0.0,
+    level: float = 0.0,
+    spread: float = 0.0,
 ) -> TracedMDPs:
     """Draw `count` MDPs of a family and run value iteration on each until it converges.
 
-    V_0(s) ~ N(0, start^2), independently for each state.
+    V_0 = 0, or V_0(s) ~ N(l, spread^2) around a level l ~ N(0, level^2) that the states of an MDP share.
     """
     mdp = sample(family, count, states, actions, discount, generator)
-    noise = torch.randn(count, states, generator=generator, device=generator.device)
-    return TracedMDPs(mdp, value_iteration(mdp, tolerance, initial=start * noise if start else None))
+    initial = None
+    if level > 0.0 or spread > 0.0:
+        shared = torch.randn(count, 1, generator=generator, device=generator.device)
+        own = torch.randn(count, states, generator=generator, device=generator.device)
+        initial = level * shared + spread * own
+    return TracedMDPs(mdp, value_iteration(mdp, tolerance, initial=initial))

@@ -47,8 +47,9 @@ SPECIAL: dict[str, dict[str, tuple[Any, ...]]] = {
         "clip": (0.1, 0.2, 0.5),
         "entropy_coef": (0.0, 0.01, 0.03, 0.1),
     },
-    "MountainCar-v0": {"novelty_coef": (0.0, 0.0, 0.3, 1.0)},
-    "LunarLander-v3": {"reward_scale": (0.02, 0.05)},
+    "Acrobot-v1": {"novelty_coef": (0.0, 0.5, 1.0, 2.0)},
+    "MountainCar-v0": {"novelty_coef": (0.0, 0.5, 1.0, 2.0)},
+    "LunarLander-v3": {"reward_scale": (0.02, 0.05), "minibatches": (8, 16), "novelty_coef": (0.0, 0.3)},
 }
 
 

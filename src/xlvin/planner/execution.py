@@ -40,10 +40,13 @@ class Step:
     wiring: Wiring
 
     def dense(self, node: Tensor, received: Tensor, sent: Tensor, dim: int) -> Tensor:
-        """Every node has a child per action: node, received [..., w], sent with the actions at `dim`."""
+        """Every node has a child per action: node, received [..., w], sent with the actions at `dim`.
+
+        `sent` is consumed.
+        """
         if self._max_first:
             return node + self.processor.activate(received + maximum(sent, dim))
-        message = self.processor.activate(sent + received.unsqueeze(dim))
+        message = self.processor.activate(sent.add_(received.unsqueeze(dim)))
         if self.wiring == "skeleton":
             return self._norm(node + message.sum(dim))
         candidate = self._norm(node.unsqueeze(dim) + message)
@@ -89,15 +92,15 @@ def execute(step: Step, tree: Tree, nodes: Tensor, edges: Tensor, every_node: bo
     nodes = nodes.flatten(0, 1)  # rows, of all states of the batch
     parent = (tree.parent * batch + torch.arange(batch, device=nodes.device)).flatten()
     children = nodes.new_zeros(len(nodes), 1).index_add(0, parent, nodes.new_ones(len(parent), 1))
-    inherited = edges.index_select(0, tree.action.flatten())
+    is_parent, reached_by = children > 0, edges.index_select(0, tree.action.flatten())
     state = nodes
     for t in range(depth):
         levels = depth if every_node else depth - t
         inner, last = batch * tree.above(levels), batch * tree.above(levels + 1)
         start = state + nodes[: len(state)] if t else state
-        sent = processor.sender(start[batch:last]) + inherited[: last - batch]
+        sent = processor.sender(start[batch:last]) + reached_by[: last - batch]
         receiver, family = start[:inner], Family(parent[: last - batch], children[:inner])
         updated = step.sparse(receiver, processor.receiver(receiver), sent, family)
-        updated = torch.where(family.children > 0, updated, nodes[:inner])
+        updated = torch.where(is_parent[:inner], updated, nodes[:inner])
         state = torch.cat((updated, nodes[inner:])) if every_node else updated
     return state.view(-1, batch, state.shape[-1])

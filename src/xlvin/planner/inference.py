@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -35,9 +35,11 @@ class Recording:
     def __init__(self, function: Callable[[Tensor], Sequence[Tensor]], example: Tensor) -> None:
         if example.device.type != "cpu":
             raise XLVINError("Only networks on the CPU can be recorded; move network and example there.")
-        entry = example.detach().clone()
-        with torch.no_grad(), _Tape(entry) as tape:
-            outputs = function(entry)
+        # In inference mode torch would show the tape composite operations instead of their parts.
+        with torch.inference_mode(False), torch.no_grad():
+            entry = example.detach().clone()
+            with _Tape(entry) as tape:
+                outputs = function(entry)
         self._tape = tape
         self._input = entry.numpy()
         self._outputs = [output.numpy() for output in outputs]
@@ -48,6 +50,46 @@ class Recording:
         for kernel in self._tape.kernels:
             kernel()
         return tuple(output.copy() for output in self._outputs)
+
+
+class Recorder:
+    """A network that answers arrays quickly: small batches on the CPU are recorded, others run in torch.
+
+    When parameters or buffers have changed in place, as optimisers and `load_state_dict` change them, it
+    records again.
+    """
+
+    # Beyond this many observations arithmetic outweighs what a recording saves.
+    LARGEST = 32
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+        self._recordings: dict[tuple[int, torch.dtype], Recording] = {}
+        self._versions: list[int] = []
+        self._tensors: list[Tensor] = []
+
+    def __call__(self, observations: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+        """The network's outputs for observations [B, ...]; bytes stay bytes, all else becomes float32."""
+        dtype = torch.uint8 if observations.dtype == np.uint8 else torch.float32
+        if not self._tensors:
+            self._tensors = [*self._network.parameters(), *self._network.buffers()]
+        device = self._tensors[0].device
+        if device.type != "cpu" or len(observations) > self.LARGEST:
+            with torch.inference_mode():
+                outputs = self._network(torch.as_tensor(observations, dtype=dtype, device=device))
+                return tuple(output.cpu().numpy() for output in outputs)
+        versions = [tensor._version for tensor in self._tensors]
+        if versions != self._versions:
+            self._versions = versions
+            self._recordings.clear()
+        key = (len(observations), dtype)
+        if key not in self._recordings:
+            self._recordings[key] = Recording(self._network, torch.as_tensor(observations, dtype=dtype))
+        return self._recordings[key](observations)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy has parameters of its own, and records them when it first acts.
+        return {"_network": self._network, "_recordings": {}, "_versions": [], "_tensors": []}
 
 
 class _Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -14,7 +14,8 @@ from torch.nn.functional import linear
 from xlvin.errors import XLVINError
 from xlvin.executor.network import Processor
 from xlvin.latent.transition import TransitionModel, think
-from xlvin.planner.execution import Step, Wiring, execute
+from xlvin.planner.execution import Step, execute
+from xlvin.planner.execution import Wiring as Wiring
 from xlvin.planner.pieces import in_pieces
 from xlvin.planner.tree import Prior, Tree, expand, expand_beam, grow
 
@@ -157,7 +158,8 @@ class Planner(nn.Module):
         """
         processor, transition = self.processor, self.transition
         send = processor.sender.weight @ self.project.weight  # [w, k]
-        rows = (transition.state(level), nodes, processor.receiver(nodes) + processor.sender(nodes))
+        received = linear(nodes, processor.receiver.weight + processor.sender.weight)
+        rows = (transition.state(level), nodes, received)
         shared = (
             transition.action.weight.unsqueeze(1),
             edges + linear(transition.output.bias, send),

@@ -52,6 +52,8 @@ class Trainer:
             [self.stack.flat], lr=config.ppo.learning_rate, eps=config.ppo.adam_epsilon, fused=True
         )
         self.observed = Moments(config.seeds, shapes.observation)
+        if network.inputs == "bounds":
+            self._scale_by_bounds(shapes.bounds)
         self.novelty: Novelty | None = None
         if config.ppo.novelty_coef > 0.0:
             self.novelty = Novelty(self.agent, config.seed_list, shapes.observation, self.device)
@@ -95,7 +97,7 @@ class Trainer:
         logits, values = self._evaluate(experience.pool)
         log_probs = logits.log_softmax(-1)
         old_log_prob = _at(log_probs, experience.state).gather(-1, experience.action.unsqueeze(-1)).squeeze(-1)
-        if isinstance(self.agent.normaliser, Normaliser):
+        if self.config.network.inputs in ("standard", "symlog") and isinstance(self.agent.normaliser, Normaliser):
             self._normalise(experience)
             _, values = self._evaluate(experience.pool)
         if self.novelty is not None:
@@ -164,6 +166,13 @@ class Trainer:
         mean, scale = self.observed.standardisation()
         self.stack.frozen["normaliser.mean"].copy_(torch.from_numpy(mean))
         self.stack.frozen["normaliser.scale"].copy_(torch.from_numpy(scale))
+
+    def _scale_by_bounds(self, bounds: tuple[tuple[float, float], ...]) -> None:
+        """Map features with two finite bounds to [-1, 1], leave others as they are."""
+        for index, (low, high) in enumerate(bounds):
+            if np.isfinite(high - low) and high > low:
+                self.stack.frozen["normaliser.mean"][:, index] = (low + high) / 2
+                self.stack.frozen["normaliser.scale"][:, index] = 2 / (high - low)
 
     def _minibatches(self, experience: Experience, epoch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Row indices, negatives and weights [S, B]; each seed shuffles by its own stream."""

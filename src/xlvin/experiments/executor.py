@@ -1,0 +1,247 @@
+"""The executor by itself: both shipped ones on families of MDPs x sizes, and an ablation of its design."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+
+from xlvin.errors import XLVINError
+from xlvin.executor.artefact import SHIPPED, load_executor, load_provenance
+from xlvin.executor.evaluation import SIZES, cells, evaluate_cell, finite, measure
+from xlvin.executor.network import Executor, ExecutorConfig
+from xlvin.executor.pretrain import PretrainConfig, pretrain
+from xlvin.executor.traces import TracedMDPs
+from xlvin.experiments.executor_tables import by_size, means, shown, size
+from xlvin.experiments.workers import run_jobs
+from xlvin.mdp.families import FAMILIES, sample
+from xlvin.mdp.tabular import TabularMDP
+from xlvin.mdp.value_iteration import value_iteration
+from xlvin.report import tables
+from xlvin.report.files import replacing
+from xlvin.report.records import Record, provenance, read_all, write
+
+NAME = "executor"
+COUNT = 100  # MDPs per cell
+EVALUATION_SEED = 1
+
+ABLATION_SEEDS = (0, 1, 2)
+# Half of the shipped executor's iterations: enough to rank designs.
+ABLATION_BASE = PretrainConfig(iterations=4_000, validations=1)
+ABLATIONS: dict[str, PretrainConfig] = {
+    "max-relu": ABLATION_BASE,
+    "max-identity": replace(ABLATION_BASE, executor=ExecutorConfig(activation="identity")),
+    "sum-relu": replace(ABLATION_BASE, executor=ExecutorConfig(reduction="sum")),
+    "sum-identity": replace(ABLATION_BASE, executor=ExecutorConfig(reduction="sum", activation="identity")),
+    "mean-relu": replace(ABLATION_BASE, executor=ExecutorConfig(reduction="mean")),
+    "mean-identity": replace(ABLATION_BASE, executor=ExecutorConfig(reduction="mean", activation="identity")),
+    "max-relu-norm": replace(ABLATION_BASE, executor=ExecutorConfig(layer_norm=True)),
+    "max-relu-from-zero": replace(ABLATION_BASE, level=0.0, spread=0.0),
+    "max-relu-even-sweeps": replace(ABLATION_BASE, skew=1.0),
+    "max-relu-usual-adam": replace(ABLATION_BASE, beta2=0.999),
+}
+ABLATION_CELLS = [
+    ("random-deterministic", (20, 8)),
+    ("random-deterministic", (100, 20)),
+    ("grid", (20, 8)),
+    ("grid-stochastic", (20, 8)),
+]
+
+
+def run(results: Path) -> None:
+    """Measure the shipped executors, then pretrain and measure every ablation."""
+    shipped = [(executor, family) for family in reversed(FAMILIES) for executor in SHIPPED]
+    for (executor, family), (rows, seconds) in run_jobs(_measure_shipped, shipped):
+        config = {"count": COUNT, "executor": load_provenance(executor)}
+        _write(results, "shipped", family, executor, [_entry(EVALUATION_SEED, rows)], config, seconds)
+    trained: dict[str, list[dict[str, Any]]] = {}
+    spent: dict[str, float] = {}
+    jobs = [(agent, seed) for agent in ABLATIONS for seed in ABLATION_SEEDS]
+    for (agent, seed), (rows, seconds) in run_jobs(_measure_ablation, jobs):
+        trained.setdefault(agent, []).append(_entry(seed, rows))
+        spent[agent] = spent.get(agent, 0.0) + seconds
+        if len(trained[agent]) == len(ABLATION_SEEDS):
+            entries = sorted(trained[agent], key=lambda entry: int(entry["seed"]))
+            config = {"count": COUNT, "pretraining": asdict(ABLATIONS[agent])}
+            _write(results, "ablation", ABLATION_BASE.family, agent, entries, config, spent[agent])
+
+
+def _measure_shipped(job: tuple[str, str]) -> tuple[list[dict[str, Any]], float]:
+    """All cells of one family, and the seconds it took."""
+    executor, family = job
+    started = time.perf_counter()
+    network = load_executor(executor)
+    found = [
+        evaluate_cell(network, *cell, COUNT, seed=EVALUATION_SEED).row() for cell in cells([family], SIZES)
+    ]
+    return found, time.perf_counter() - started
+
+
+def _measure_ablation(job: tuple[str, int]) -> tuple[list[dict[str, Any]], float]:
+    """Pretrain one ablation from one seed and measure it."""
+    agent, seed = job
+    started = time.perf_counter()
+    executor, _ = pretrain(replace(ABLATIONS[agent], seed=seed))
+    found = [evaluate_cell(executor, *cell, COUNT, seed=EVALUATION_SEED).row() for cell in ABLATION_CELLS]
+    found.append(_with_negative_values(executor))
+    return found, time.perf_counter() - started
+
+
+def _with_negative_values(executor: Executor) -> dict[str, Any]:
+    """Measure it on MDPs of its family with rewards lowered by two: V* lies around -2 instead of 17."""
+    generator = torch.Generator().manual_seed(EVALUATION_SEED)
+    mdp = sample(ABLATION_BASE.family, COUNT, 20, 8, ABLATION_BASE.discount, generator)
+    lowered = TabularMDP(mdp.successor, mdp.probability, mdp.reward - 2.0, mdp.discount)
+    traced = TracedMDPs(lowered, value_iteration(lowered))
+    measured = measure(executor, traced, traced.draw(4 * COUNT, 2.0, generator))
+    named = {"family": "random-deterministic-lowered", "states": 20, "actions": 8, "deterministic": True}
+    return finite(named | measured)
+
+
+def _entry(seed: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """A seed of a record: its score is the mean policy accuracy of its cells."""
+    return {"seed": seed, "score": fmean(row["policy_accuracy"] for row in rows), "cells": rows}
+
+
+def _write(
+    results: Path,
+    version: str,
+    environment: str,
+    agent: str,
+    seeds: list[dict[str, Any]],
+    config: dict[str, Any],
+    seconds: float,
+) -> None:
+    record = Record(
+        experiment=NAME,
+        version=version,
+        environment=environment,
+        agent=agent,
+        seeds=seeds,
+        config=config,
+        command=f"xlvin reproduce {NAME}",
+        seconds=round(seconds, 1),
+        **provenance(),
+    )
+    write(record, results)
+    print(f"{version}, {environment}, {agent}: {seconds:.0f} s", file=sys.stderr)
+
+
+def rows(results: Path) -> list[tables.Row]:
+    """One row per record; the score is the mean policy accuracy of its cells, which follow."""
+    return [
+        row | {"cells": [cell | {"seed": entry["seed"]} for entry in record.seeds for cell in entry["cells"]]}
+        for record in _records(results)
+        for row in tables.rows([record])
+    ]
+
+
+def summary(results: Path) -> str:
+    """The results as Markdown."""
+    records = _records(results)
+    parts = []
+    for executor in SHIPPED:
+        found = _shipped_cells(records, executor)
+        parts.append(f"### The shipped executor `{executor}`")
+        for measured, title in MEASURES.items():
+            for table in by_size(found, measured):
+                parts.append(f"{title}, states x actions:\n\n{tables.markdown(table)}")
+        parts.append(f"Means over families at 20x8:\n\n{tables.markdown(means(found))}")
+    parts.append(f"### Ablation\n\n{tables.markdown(ablation(records))}")
+    return "\n\n".join(parts)
+
+
+MEASURES = {
+    "policy_accuracy": "Policy accuracy (%)",
+    "value_error": "Squared error to V*",
+    "action_accuracy": "Accuracy of single actions' decoded values at V* (%)",
+}
+
+
+def ablation(records: Sequence[Record]) -> list[tables.Row]:
+    """One line per design: policy accuracy per cell and the one-step error, mean +- std over seeds."""
+    found = []
+    for record in records:
+        if record.version != "ablation":
+            continue
+        line = {"design": record.agent}
+        for index, cell in enumerate(record.seeds[0]["cells"]):
+            line[f"{cell['family']} {size(cell)}"] = _over_seeds(record, index, "policy_accuracy")
+        line["one-step error"] = _over_seeds(record, 0, "one_step_error")
+        line["single actions"] = _over_seeds(record, 0, "action_accuracy")
+        found.append(line)
+    return found
+
+
+def _over_seeds(record: Record, cell: int, measured: str) -> str:
+    """The mean over seeds, of accuracies with the standard deviation."""
+    values = [entry["cells"][cell][measured] for entry in record.seeds]
+    if None in values:
+        return shown(measured, None)
+    spread = f" +- {100 * pstdev(values):.2f}" if measured.endswith("accuracy") else ""
+    return shown(measured, fmean(values)) + spread
+
+
+LINES = {
+    "random-deterministic": ("executor pretrained on random-deterministic", "#0072B2", "-"),
+    "cartpole-tree": ("executor pretrained on cartpole-tree", "#009E73", "-"),
+    "reward_": ("reward only", "#E69F00", "--"),
+    "copy_": ("copy V", "#D55E00", "--"),
+}
+
+
+def figure(results: Path, path: Path) -> None:
+    """Policy accuracy by size, averaged over deterministic and over stochastic families."""
+    records = _records(results)
+    drawing = Figure(figsize=(9.0, 4.2), layout="constrained")
+    panels = drawing.subplots(1, 2, sharey=True)
+    labels = [f"{states}x{actions}" for states, actions in SIZES]
+    for axes, deterministic in zip(panels, (True, False), strict=True):
+        for line, (label, colour, dash) in LINES.items():
+            measured = line if line.endswith("_") else ""
+            found = _shipped_cells(records, SHIPPED[0] if measured else line)
+            chosen = [cell for cell in found if cell["deterministic"] == deterministic]
+            curve = [
+                100 * fmean(cell[f"{measured}policy_accuracy"] for cell in chosen if size(cell) == label_)
+                for label_ in labels
+            ]
+            axes.plot(labels, curve, dash, color=colour, label=label, marker="o", markersize=4)
+        title = f"{'Deterministic' if deterministic else 'Stochastic'} families"
+        axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
+        axes.set(ylim=(0, 103), xlabel="states x actions")
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("policy accuracy (%)")
+    handles, names = panels[0].get_legend_handles_labels()
+    drawing.legend(handles, names, loc="outside lower center", ncols=4, frameon=False)
+    with replacing(path) as temporary:
+        drawing.savefig(temporary, format="png", dpi=160)
+
+
+def _shipped_cells(records: Sequence[Record], executor: str) -> list[tables.Row]:
+    return [
+        cell
+        for record in records
+        if (record.version, record.agent) == ("shipped", executor)
+        for cell in record.seeds[0]["cells"]
+    ]
+
+
+def _records(results: Path) -> list[Record]:
+    """All records: shipped executors in the order of `FAMILIES`, then ablations in theirs."""
+    found = {(record.version, record.environment, record.agent): record for record in read_all(results, NAME)}
+    wanted = [("shipped", family, executor) for family in FAMILIES for executor in SHIPPED]
+    wanted += [("ablation", ABLATION_BASE.family, agent) for agent in ABLATIONS]
+    if missing := ["/".join(key) for key in wanted if key not in found]:
+        raise XLVINError(
+            f"{len(missing)} records such as {missing[0]} are missing in {results}; "
+            f"run `xlvin reproduce {NAME}`."
+        )
+    return [found[key] for key in wanted]

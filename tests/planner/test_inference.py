@@ -1,0 +1,169 @@
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from xlvin.errors import XLVINError
+from xlvin.executor.network import ExecutorConfig, Processor
+from xlvin.latent.encoders import ImageEncoder, MLPEncoder
+from xlvin.latent.transition import TransitionModel
+from xlvin.planner.backup import ScalarTree
+from xlvin.planner.inference import Recorder, Recording
+from xlvin.planner.planner import Planner
+
+
+class Policy(nn.Module):
+    """Encoder, planner and heads, as the agents have them."""
+
+    def __init__(self, planner: nn.Module, encoder: nn.Module | None = None, width: int = 7) -> None:
+        super().__init__()
+        self.encoder = encoder or MLPEncoder(4, 8, 6)
+        self.planner = planner
+        self.actor, self.critic = nn.Linear(6 + width, 3), nn.Linear(6 + width, 1)
+
+    def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
+        h = self.encoder(observation)
+        both = torch.cat((h, self.planner(h)), -1)
+        return self.actor(both), self.critic(both).squeeze(-1)
+
+
+class ActionValuesOnly(nn.Module):
+    def __init__(self, tree: ScalarTree) -> None:
+        super().__init__()
+        self.tree = tree
+
+    def forward(self, h: Tensor) -> Tensor:
+        return self.tree(h).value
+
+
+def planner(depth: int = 2, executor: dict | None = None, **options) -> Planner:
+    processor = Processor(ExecutorConfig(7, **(executor or {})))
+    return Planner(processor, TransitionModel(6, 3, 5), depth, **options)
+
+
+NETWORKS = {
+    "depth 0": lambda: Policy(planner(0)),
+    "depth 1": lambda: Policy(planner(1)),
+    "depth 3": lambda: Policy(planner(3)),
+    "skeleton": lambda: Policy(planner(wiring="skeleton")),
+    "normed": lambda: Policy(planner(executor={"layer_norm": True, "reduction": "mean"})),
+    "beam": lambda: Policy(planner(4, beam=4, prior=nn.Linear(6, 3))),
+    "pieces": lambda: Policy(planner(max_leaves=4)),
+    "scalar tree": lambda: Policy(ActionValuesOnly(ScalarTree(TransitionModel(6, 3, 5), 2)), width=3),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("batch", [1, 5])
+def test_a_recording_is_the_network(name: str, batch: int) -> None:
+    torch.manual_seed(0)
+    network = NETWORKS[name]()
+    recording = Recording(network, torch.zeros(batch, 4))
+    for _ in range(3):
+        observation = torch.randn(batch, 4)
+        with torch.no_grad():
+            wanted = network(observation)
+        for got, want in zip(recording(observation.numpy()), wanted, strict=True):
+            np.testing.assert_allclose(got, want.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_images_are_recorded_too() -> None:
+    torch.manual_seed(0)
+    network = Policy(planner(), ImageEncoder((1, 40, 40), 6))
+    recording = Recording(network, torch.zeros(1, 1, 40, 40, dtype=torch.uint8))
+    image = torch.randint(0, 255, (1, 1, 40, 40), dtype=torch.uint8)
+    with torch.no_grad():
+        wanted = network(image)
+    for got, want in zip(recording(image.numpy()), wanted, strict=True):
+        np.testing.assert_allclose(got, want.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_recording_keeps_its_parameters_and_its_answers() -> None:
+    network = Policy(planner())
+    recording = Recording(network, torch.zeros(1, 4))
+    first = recording(np.ones(4))
+    kept = [array.copy() for array in first]
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(1.0)
+    recording(np.full(4, 3.0))
+    for now, before, again in zip(first, kept, recording(np.ones(4)), strict=True):
+        np.testing.assert_array_equal(now, before)
+        np.testing.assert_array_equal(again, before)
+
+
+def test_weights_are_composed_once() -> None:
+    network = Policy(planner())
+    kernels = Recording(network, torch.zeros(1, 4))._tape.kernels
+    names = [getattr(kernel.func, "__name__", "") for kernel in kernels]
+    # Encoder 3, T twice 3, projections 2, received 1 + 2, sent 2, heads 2: composed weights are constants.
+    assert names.count("dot") == 3 + 2 * 3 + 2 + 3 + 2 + 2
+    assert "_in_torch" not in names
+
+
+def test_inference_mode_records_the_same() -> None:
+    network, observation = Policy(planner()), np.ones((1, 4))
+    outside = Recording(network, torch.zeros(1, 4))
+    with torch.inference_mode():
+        inside = Recording(network, torch.zeros(1, 4))
+        answers = inside(observation)
+    assert len(inside._tape.kernels) == len(outside._tape.kernels)
+    for got, want in zip(answers, outside(observation), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_recording_leaves_the_network_trainable() -> None:
+    network = Policy(planner())
+    Recording(network, torch.zeros(1, 4))
+    network(torch.randn(2, 4))[0].sum().backward()
+    assert network.encoder.layers[0].weight.grad is not None
+
+
+def test_only_the_cpu_is_recorded() -> None:
+    with pytest.raises(XLVINError, match="CPU"):
+        Recording(nn.Linear(1, 1), torch.zeros(1, device="meta"))
+
+
+def assert_acts_as(recorder: Recorder, network: nn.Module, observation: np.ndarray) -> None:
+    with torch.no_grad():
+        wanted = network(torch.as_tensor(observation, dtype=torch.float32))
+    for got, want in zip(recorder(observation), wanted, strict=True):
+        np.testing.assert_allclose(got, want.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch", [1, 3, Recorder.LARGEST + 1])
+def test_a_recorder_follows_its_network(batch: int) -> None:
+    torch.manual_seed(0)
+    network = Policy(planner())
+    recorder, observation = Recorder(network), np.random.default_rng(0).normal(size=(batch, 4))
+    assert_acts_as(recorder, network, observation)
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
+    network(torch.randn(5, 4))[0].square().sum().backward()
+    optimiser.step()
+    assert_acts_as(recorder, network, observation)
+    network.load_state_dict(Policy(planner()).state_dict())
+    assert_acts_as(recorder, network, observation)
+
+
+def test_a_recorder_records_once_per_batch_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = Policy(planner())
+    recorder, calls = Recorder(network), []
+    monkeypatch.setattr(network, "forward", lambda x: calls.append(len(x)) or Policy.forward(network, x))
+    for batch in (1, 2, 1, 1, 2):
+        recorder(np.zeros((batch, 4)))
+    assert calls == [1, 2]
+
+
+def test_a_copied_recorder_has_its_own_network() -> None:
+    network = Policy(planner())
+    network.recorder = Recorder(network)
+    network.recorder(np.zeros((1, 4)))
+    twin = copy.deepcopy(network)
+    with torch.no_grad():
+        twin.encoder.layers[0].weight.add_(1.0)
+    observation = np.ones((1, 4))
+    assert_acts_as(twin.recorder, twin, observation)
+    assert_acts_as(network.recorder, network, observation)
+    assert not np.allclose(twin.recorder(observation)[0], network.recorder(observation)[0])
