@@ -1,18 +1,20 @@
 """The artefact: a round trip, and every way in which two files can be wrong."""
 
+import hashlib
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-import safetensors.torch
 import torch
 
 from xlvin.errors import XLVINError
 from xlvin.executor.artefact import SHIPPED, SHIPPED_FOLDER, load_executor, load_provenance, save_executor
 from xlvin.executor.network import Executor, ExecutorConfig
 from xlvin.executor.pretrain import PretrainConfig, preset
+from xlvin.storage import load_tensors, save_tensors
 
 CONFIG = PretrainConfig(states=6, executor=ExecutorConfig(width=8, layer_norm=True))
 
@@ -42,13 +44,20 @@ def test_round_trip(saved: Path) -> None:
 
 def rewrite_weights(path: Path, change: Callable[[dict], dict]) -> None:
     """Change the tensors and make the hash fit again: only the deeper checks are left."""
-    path.write_bytes(safetensors.torch.save(change(safetensors.torch.load_file(path))))
+    tensors, metadata = load_tensors(path)
+    save_tensors(path, change(tensors), metadata)
+    refit(path)
+
+
+def rewrite_network(path: Path, **network: object) -> None:
+    """Describe another network in both files, with a hash that fits."""
+    tensors, _ = load_tensors(path)
+    save_tensors(path, tensors, {"executor": network})
+    edit(path, config={"executor": network})
     refit(path)
 
 
 def refit(path: Path) -> None:
-    import hashlib
-
     edit(path, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
 
 
@@ -87,21 +96,30 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty": (lambda path: path.write_bytes(b""), "not the file"),
     "provenance no JSON": (lambda path: path.with_suffix(".json").write_text("{"), "no JSON"),
     "provenance not UTF-8": (lambda path: path.with_suffix(".json").write_bytes(b"\xff\xfe{"), "no JSON"),
+    "provenance too deep": (lambda path: path.with_suffix(".json").write_text("[" * 100_000), "no JSON"),
     "provenance of something else": (
         lambda path: path.with_suffix(".json").write_text("[1]"),
         "not the provenance",
     ),
     "future format": (lambda path: edit(path, format=2), "format 2"),
-    "no network": (lambda path: edit(path, config={}), "network"),
-    "network with unknown fields": (lambda path: edit(path, config={"executor": {"depth": 3}}), "network"),
-    "network of no width": (lambda path: edit(path, config={"executor": {"width": 0}}), "width"),
-    "other width": (lambda path: edit(path, config={"executor": {"width": 9, "layer_norm": True}}), "shape"),
-    "no norm": (lambda path: edit(path, config={"executor": {"width": 8}}), "norm"),
+    "no discount": (lambda path: edit(path, discount=None), "discount"),
+    "no network": (lambda path: edit(path, config={}), "another network"),
+    "other activation": (
+        lambda path: edit(path, config={"executor": asdict(replace(CONFIG.executor, activation="identity"))}),
+        "another network",
+    ),
+    "network with unknown fields": (lambda path: rewrite_network(path, depth=3), "network"),
+    "network of no width": (lambda path: rewrite_network(path, width=0), "width"),
+    "other width": (lambda path: rewrite_network(path, width=9, layer_norm=True), "shape"),
+    "no norm": (lambda path: rewrite_network(path, width=8), "norm"),
     "tensor missing": (
         lambda path: rewrite_weights(path, lambda t: {k: v for k, v in t.items() if k != "decoder.bias"}),
         "decoder.bias",
     ),
-    "foreign tensors": (lambda path: rewrite_weights(path, lambda t: {"layer": torch.ones(3)}), "weights"),
+    "foreign tensors": (
+        lambda path: rewrite_weights(path, lambda t: {"layer": torch.ones(3)}),
+        "does not fit",
+    ),
     "wrong precision": (
         lambda path: rewrite_weights(path, lambda t: {k: v.double() for k, v in t.items()}),
         "float64",

@@ -29,7 +29,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = BottleneckConfig(
         mdps=5, states=6, actions=3, levels=(0.0, 1.0), executor=str(folder / "x.safetensors")
     )
-    bottleneck.run(folder / "results", config)
+    bottleneck.run(folder / "results", config=config)
     return folder / "results"
 
 

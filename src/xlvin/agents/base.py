@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast, get_args, get_type_hints
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from xlvin.agents.imagination import ImaginedTree
 from xlvin.errors import XLVINError
+from xlvin.executor.network import ExecutorConfig
 from xlvin.latent.encoders import ImageEncoder, MLPEncoder
-from xlvin.planner.planner import Wiring
+from xlvin.observations import convert
+from xlvin.planner.execution import Wiring
 from xlvin.storage import save_tensors
 
 FORMAT = "xlvin-agent-1"
@@ -28,6 +32,8 @@ class AgentConfig:
     """Which policy network."""
     observation: tuple[int, ...] = ()
     """Shape of an observation, (features,) or (channels, height, width); the environment's."""
+    given: tuple[int, ...] | None = None
+    """Shape of an observation as the environment gives it, () for a discrete state; None: as above."""
     actions: int = 0
     """Number of actions; the environment's."""
     discount: float = 0.99
@@ -47,8 +53,25 @@ class AgentConfig:
     initialisation: Literal["orthogonal", "torch"] = "orthogonal"
     """Orthogonal with a small actor (Kostrikov), or PyTorch's default."""
     inputs: Literal["raw", "bounds", "standard", "symlog"] = "standard"
-    """Vector observations as they are; with bounded features scaled to [-1, 1]; standardised by the training data;
-    or standardised and then compressed by sign(x) log(1 + |x|), which tames what lies outside the data."""
+    """Vector observations as they are; with bounded features scaled to [-1, 1]; standardised by the training
+    data; or standardised and compressed by sign(x) log(1 + |x|), which tames what lies outside the data."""
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(AgentConfig)
+        for name in ("kind", "wiring", "initialisation", "inputs"):
+            if getattr(self, name) not in (choices := get_args(hints[name])):
+                raise XLVINError(f"{name} is {getattr(self, name)!r}; choose one of {', '.join(choices)}.")
+
+    @property
+    def standardises(self) -> bool:
+        """Whether the training data's mean and variance scale the observations."""
+        return len(self.observation) == 1 and self.inputs in ("standard", "symlog")
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> AgentConfig:
+        """The configuration that `dataclasses.asdict` and JSON have stored."""
+        fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in stored.items()}
+        return cls(**fields)
 
 
 class Output(NamedTuple):
@@ -122,41 +145,72 @@ class Agent(nn.Module, ABC):
 
     @torch.inference_mode()
     def predict(
-        self, observation: NDArray[Any], deterministic: bool = True
+        self,
+        observation: Any,
+        state: None = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
     ) -> tuple[NDArray[np.int64] | np.int64, None]:
-        """Choose actions for one observation or a batch, as in Stable-Baselines3; the second item is unused."""
-        array = np.asarray(observation)
-        single = array.shape == self.config.observation
-        if not single and array.shape[1:] != self.config.observation:
-            raise XLVINError(
-                f"The observation has shape {array.shape}; this agent reads {self.config.observation}, or a batch of them."
-            )
-        if not np.isfinite(array).all():
-            raise XLVINError("The observation holds a NaN or an infinity; an agent needs finite numbers.")
-        device = next(self.parameters()).device
-        dtype = torch.uint8 if array.dtype == np.uint8 else torch.float32
-        tensor = torch.as_tensor(array, dtype=dtype, device=device)
-        logits = self(tensor.unsqueeze(0) if single else tensor).logits
-        actions = logits.argmax(-1) if deterministic else torch.distributions.Categorical(logits=logits).sample()
+        """Choose actions for one observation or a batch of them, as the environment gives them.
+
+        Called as in Stable-Baselines3, except that the most probable action is the default. Agents here keep
+        nothing between steps: `state` and `episode_start` are not read, and the second result is None.
+        """
+        tensor, single = self._read(observation)
+        logits = self(tensor).logits
+        actions = logits.argmax(-1) if deterministic else logits.softmax(-1).multinomial(1).squeeze(-1)
         chosen = actions.cpu().numpy()
         return (chosen[0] if single else chosen), None
 
+    def plan(self, observation: Any) -> ImaginedTree:
+        """The tree that the agent imagines around one observation, with what it thinks of every node."""
+        raise XLVINError(
+            f'A "{self.config.kind}" agent does not plan; train one that has a tree, as xlvin-r.'
+        )
+
+    @property
+    def executor(self) -> ExecutorConfig | None:
+        """The shape of the executor inside, if there is one."""
+        return None
+
     def save(self, path: str | Path) -> None:
-        """Write configuration and weights into one safetensors file; `xlvin.load` reads it."""
+        """Write configuration and weights into one safetensors file; `xlvin.load` reads it.
+
+        The executor's weights are in it: the file that they came from is not needed any more.
+        """
         weights = {name: weight.detach().cpu().contiguous() for name, weight in self.state_dict().items()}
-        save_tensors(Path(path), weights, {"format": FORMAT, "config": asdict(self.config)})
+        save_tensors(Path(path), weights, self.description())
+
+    def description(self) -> dict[str, Any]:
+        """What has to be known beside the weights."""
+        executor = None if self.executor is None else asdict(self.executor)
+        return {"format": FORMAT, "config": asdict(self.config), "executor": executor}
+
+    def _read(self, observation: Any) -> tuple[Tensor, bool]:
+        """One observation or a batch as a batch for the network, and whether it was one."""
+        config, array = self.config, np.asarray(observation)
+        given = config.observation if config.given is None else config.given
+        single = array.shape == given
+        if not single and (array.ndim == 0 or array.shape[1:] != given):
+            raise XLVINError(f"The observation has shape {array.shape}; this agent reads {given} or a batch.")
+        if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+            raise XLVINError("The observation holds something other than finite numbers, such as NaN.")
+        dtype = "uint8" if len(config.observation) == 3 and array.dtype == np.uint8 else "float32"
+        batch = convert(array[None] if single else array, given, config.observation, dtype)
+        return torch.from_numpy(batch).to(next(self.parameters()).device), single
 
 
-def initialise(agent: Agent, actor: nn.Linear | None, critic: nn.Linear | None) -> None:
+def initialise(agent: Agent, actor: Sequence[nn.Module], critic: nn.Linear) -> None:
     """Kostrikov's initialisation: orthogonal with gain sqrt(2), critic 1, actor 0.01, biases zero.
 
-    Frozen modules keep their weights.
+    `actor` names the last layers before the logits: small ones make the first policy uniform. Frozen modules
+    keep their weights.
     """
     if agent.config.initialisation == "torch":
         return
     for module in agent.modules():
         if isinstance(module, nn.Linear | nn.Conv2d) and module.weight.requires_grad:
-            gain = 0.01 if module is actor else 1.0 if module is critic else 2**0.5
+            gain = 0.01 if module in actor else 1.0 if module is critic else 2**0.5
             nn.init.orthogonal_(module.weight, gain)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)

@@ -1,4 +1,4 @@
-"""Agents by name, and how to build one."""
+"""Agents by name, and how to build one, new or from a file."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from xlvin.agents.base import FORMAT, Agent, AgentConfig
 from xlvin.agents.networks import UNTRAINED, ATreeCAgent, PPOAgent, XLVINAgent
 from xlvin.errors import XLVINError
-from xlvin.storage import load_tensors
+from xlvin.executor.network import ExecutorConfig, Processor
+from xlvin.storage import check_tensors, load_tensors
 
 # What a name stands for: fields of AgentConfig.
 AGENTS: dict[str, dict[str, Any]] = {
@@ -33,6 +35,17 @@ def named(name: str) -> dict[str, Any]:
     return AGENTS[name]
 
 
+def make_agent(
+    name: str = "xlvin-r", *, observation: tuple[int, ...], actions: int, seed: int = 0, **fields: Any
+) -> Agent:
+    """A fresh agent by name, for a training loop of your own; `fields` are those of AgentConfig."""
+    try:
+        config = AgentConfig(**{**named(name), "observation": observation, "actions": actions, **fields})
+    except TypeError as error:
+        raise XLVINError(f"An agent is not configured like this ({error}); see xlvin.AgentConfig.") from error
+    return build(config, seed)
+
+
 def build(config: AgentConfig, seed: int) -> Agent:
     """A fresh agent whose weights depend on `seed` alone."""
     with torch.random.fork_rng(devices=[]):
@@ -42,18 +55,34 @@ def build(config: AgentConfig, seed: int) -> Agent:
 
 def load(path: str | Path) -> Agent:
     """Read an agent that `agent.save` wrote."""
-    weights, metadata = load_tensors(Path(path))
-    if metadata.get("format") != FORMAT:
+    weights, description = load_tensors(Path(path))
+    if description.get("format") != FORMAT:
         raise XLVINError(f"{path} holds no xlvin agent; give a file written by `agent.save`.")
-    return restore(metadata["config"], weights, str(path))
+    return restore(description, weights, str(path))
 
 
-def restore(config: dict[str, Any], weights: dict[str, torch.Tensor], source: str) -> Agent:
-    """An agent from stored fields and weights, verified name by name and shape by shape."""
+def restore(description: dict[str, Any], weights: dict[str, Tensor], source: str) -> Agent:
+    """An agent from `Agent.description` and its weights, verified name by name and shape by shape."""
     try:
-        fields = {name: tuple(value) if isinstance(value, list) else value for name, value in config.items()}
-        agent = build(AgentConfig(**fields), seed=0)
-        agent.load_state_dict(weights)
-    except (TypeError, RuntimeError, KeyError) as error:
-        raise XLVINError(f"The agent in {source} does not fit this version of xlvin; train it anew.") from error
+        config, executor = AgentConfig.from_dict(description["config"]), description["executor"]
+        largest = max(weight.numel() for weight in weights.values())
+        if max(config.hidden, config.latent, config.actions, *config.observation) > largest:
+            raise ValueError("the configuration asks for more memory than the weights can fill")
+        with torch.random.fork_rng(devices=[]):
+            agent = _skeleton(config, executor)
+    except (TypeError, ValueError, KeyError, AttributeError, IndexError, RuntimeError) as error:
+        raise XLVINError(
+            f"The agent in {source} does not fit this version of xlvin; train it anew."
+        ) from error
+    check_tensors(source, weights, agent.state_dict())
+    agent.load_state_dict(weights)
     return agent.eval()
+
+
+def _skeleton(config: AgentConfig, executor: dict[str, Any] | None) -> Agent:
+    """An agent of the right shape, whose weights are still to come: no executor is looked for."""
+    if config.kind != "xlvin":
+        return _KINDS[config.kind](config)
+    if executor is None:
+        raise KeyError("executor")
+    return XLVINAgent(config, Processor(ExecutorConfig(**executor)))

@@ -11,34 +11,40 @@ import numpy as np
 from tqdm import tqdm
 
 from xlvin.training.config import TrainConfig
-from xlvin.training.run import Progress
+from xlvin.training.trainer import Metrics, Progress
 
 LINE_EVERY = 10.0  # seconds
 
 
 @contextmanager
 def training_progress(config: TrainConfig, quiet: bool = False) -> Iterator[Progress | None]:
-    """Shows round, epoch, return, loss and time left while a run trains."""
+    """Shows round, return and time left while a run trains."""
     if quiet:
         yield None
         return
     total = config.budget.rounds * config.ppo.epochs
     terminal = sys.stderr.isatty()
-    bar = tqdm(total=total, disable=not terminal, desc=f"{config.agent} on {config.environment}", unit="epoch")
+    bar = tqdm(
+        total=total, disable=not terminal, desc=f"{config.agent} on {config.environment}", unit="epoch"
+    )
     started = printed = time.monotonic()
+    before: int | None = None  # epochs that a resumed run does not do again
 
-    def show(round_: int, epoch: int, metrics: dict[str, np.ndarray]) -> None:
-        nonlocal printed
+    def show(round_: int, epoch: int, metrics: Metrics) -> None:
+        nonlocal printed, before
         done = round_ * config.ppo.epochs + epoch
-        facts = {name: float(np.nanmean(metrics[name])) for name in ("return", "total") if name in metrics}
+        before = done - 1 if before is None else before
+        known = metrics["return"][np.isfinite(metrics["return"])]  # no episode may have ended yet
+        told = f"return {known.mean():.3g}" if len(known) else "no episode ended"
         bar.n = done
-        bar.set_postfix({name.replace("total", "loss"): f"{value:.3g}" for name, value in facts.items()})
+        bar.set_postfix_str(told)
         now = time.monotonic()
         if not terminal and now - printed > LINE_EVERY:
             printed = now
-            left = (now - started) / max(done, 1) * (total - done)
-            told = ", ".join(f"{name.replace('total', 'loss')} {value:.3g}" for name, value in facts.items())
+            left = (now - started) / (done - before) * (total - done)
             print(f"round {round_ + 1}/{config.budget.rounds}, {told}, {left:.0f} s left", file=sys.stderr)
 
-    yield show
-    bar.close()
+    try:
+        yield show
+    finally:
+        bar.close()

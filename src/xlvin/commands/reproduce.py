@@ -11,12 +11,14 @@ from typing import Annotated, Any, Protocol, cast
 import tyro
 
 from xlvin.errors import XLVINError
+from xlvin.experiments.workers import Effort
 from xlvin.report.pages import embed
 
 # Each experiment is a module with the functions of `Experiment`, imported only when asked for.
 EXPERIMENTS = {
     "bottleneck": "xlvin.experiments.bottleneck",
     "executor": "xlvin.experiments.executor",
+    "table1": "xlvin.experiments.table1",
 }
 NAMES = f"One of: {', '.join(EXPERIMENTS)}."
 
@@ -24,7 +26,7 @@ NAMES = f"One of: {', '.join(EXPERIMENTS)}."
 class Experiment(Protocol):
     """What a module of `EXPERIMENTS` offers; all but `run` only read records."""
 
-    def run(self, results: Path) -> None:
+    def run(self, results: Path, effort: Effort) -> None:
         """Do the experiment and write its records below `results`."""
 
     def rows(self, results: Path) -> list[dict[str, Any]]:
@@ -43,6 +45,9 @@ def reproduce(
     json_rows: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(name="json")] = False,
     results: Path = Path("results"),
     docs: Path = Path("docs"),
+    only: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
+    workers: int | None = None,
+    device: str = "cpu",
 ) -> None:
     """Remake a table or figure of the paper.
 
@@ -51,6 +56,9 @@ def reproduce(
         json_rows: Print rows as JSON instead of tables.
         results: Folder of the records.
         docs: Folder of the documentation, where the figure and the page's tables are renewed.
+        only: Run only what has this in its name (version/environment/agent); may be given several times.
+        workers: Processes at a time; one per core by default.
+        device: Where networks live, "cpu" or "cuda".
     """
     if experiment not in EXPERIMENTS:
         near = difflib.get_close_matches(experiment, EXPERIMENTS, 1)
@@ -58,7 +66,7 @@ def reproduce(
         raise XLVINError(f'There is no experiment "{experiment}". {hint}')
     chosen = cast(Experiment, importlib.import_module(EXPERIMENTS[experiment]))
     if not from_records:
-        chosen.run(results)
+        chosen.run(results, Effort(only, workers, device))
     figure, page = docs / "figures" / f"{experiment}.png", docs / "experiments" / f"{experiment}.md"
     chosen.figure(results, figure)
     text = chosen.summary(results)

@@ -1,24 +1,26 @@
 """One Gymnasium environment behind the interface that rollouts use.
 
-Observations leave as arrays a network can take: vectors as float32, images as [channels, height, width],
-discrete states one-hot. Episodes are started with explicit seeds and remember their actions, so an
-environment's state can be stored as (seed, actions) and restored by playing them again.
+Observations leave as arrays a network can take (see `xlvin.observations`). Episodes are started with explicit
+seeds and remember their actions, so an environment's state can be stored as (seed, actions) and restored by
+playing them again.
 """
 
 from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
 from numpy.typing import NDArray
 
 from xlvin.errors import RunFailedError, XLVINError
+from xlvin.observations import DISCRETE, convert
 
 Array = NDArray[Any]
 
@@ -26,6 +28,7 @@ Array = NDArray[Any]
 SMALLEST_IMAGE = 36
 # An environment without a time limit of its own gets this one, so that every trajectory ends.
 LONGEST_EPISODE = 10_000
+# Features that may be larger than this are taken as unbounded.
 UNBOUNDED = 1e6
 
 
@@ -33,10 +36,11 @@ UNBOUNDED = 1e6
 class Shapes:
     """All that an agent learns about its environment beforehand."""
 
-    observation: tuple[int, ...]  # (features,) or (channels, height, width)
+    given: tuple[int, ...]  # an observation as the environment gives it; () for a discrete state
+    observation: tuple[int, ...]  # as a network reads it: (features,) or (channels, height, width)
     dtype: str  # "float32" or "uint8"
     actions: int
-    bounds: tuple[tuple[float, float], ...] = ()  # (low, high) of every feature of a vector, infinite if unknown
+    bounds: tuple[tuple[float, float], ...] = ()  # (low, high) of every feature of a vector, maybe infinite
 
 
 class Environment:
@@ -46,28 +50,28 @@ class Environment:
         self.name = name
         self._env = _make(name, dict(options or {}))
         space = self._env.observation_space
-        self.shapes = Shapes(*_observation_shape(name, space), _actions(name, self._env), _bounds(space))
+        self.shapes = Shapes(*_observation(name, space), _actions(name, self._env), _bounds(space))
         self.seed = 0
         self.taken: list[int] = []
 
     def reset(self, seed: int) -> Array:
         """Start an episode; the same seed and the same actions give the same episode."""
         self.seed, self.taken = seed, []
-        observation, _ = self._env.reset(seed=seed)
-        return self._convert(observation)
+        try:
+            return self._convert(self._env.reset(seed=seed)[0])
+        except Exception as error:
+            raise self._failure("at the reset", error) from error
 
     def step(self, action: int) -> tuple[Array, float, bool, bool]:
         """Act; returns the true next observation, reward, terminated, truncated."""
         self.taken.append(action)
         try:
             observation, reward, terminated, truncated, _ = self._env.step(action)
+            return self._convert(observation), float(reward), bool(terminated), bool(truncated)
         except Exception as error:
-            raise RunFailedError(
-                f"{self.name} failed after {len(self.taken)} steps of the episode seeded {self.seed}: {error!r}."
-            ) from error
-        return self._convert(observation), float(reward), terminated, truncated
+            raise self._failure(f"at step {len(self.taken)}", error) from error
 
-    def replay(self, seed: int, actions: list[int]) -> Array:
+    def replay(self, seed: int, actions: Sequence[int]) -> Array:
         """Return to the point that `actions` lead to from `reset(seed)`."""
         observation = self.reset(seed)
         for action in actions:
@@ -84,15 +88,14 @@ class Environment:
         self._env.close()
 
     def _convert(self, observation: Any) -> Array:
-        shape = self.shapes.observation
-        if isinstance(self._env.observation_space, spaces.Discrete):
-            vector = np.zeros(shape, np.float32)
-            vector[int(observation) - int(self._env.observation_space.start)] = 1.0
-            return vector
-        array = np.asarray(observation, dtype=self.shapes.dtype)
-        if array.shape == shape:
-            return array
-        return np.moveaxis(array, -1, 0) if len(shape) == 3 else array.reshape(shape)
+        shapes = self.shapes
+        array = convert(observation, shapes.given, shapes.observation, shapes.dtype)
+        if array.shape != shapes.observation:
+            raise ValueError(f"an observation of shape {np.shape(observation)} instead of {shapes.given}")
+        return array
+
+    def _failure(self, where: str, error: Exception) -> RunFailedError:
+        return RunFailedError(f"{self.name} failed {where} of the episode seeded {self.seed}: {error!r}.")
 
 
 def _make(name: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
@@ -102,45 +105,56 @@ def _make(name: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
         with warnings.catch_warnings():
             # CartPole-v0 is the paper's environment; that newer versions exist is no news.
             warnings.filterwarnings("ignore", message=".*is out of date.*")
-            spec = gymnasium.spec(name) if ":" not in name else None
-            if spec is not None and spec.max_episode_steps is None:
-                options.setdefault("max_episode_steps", LONGEST_EPISODE)
-            return gymnasium.make(name, disable_env_checker=True, **options)
+            env = gymnasium.make(name, disable_env_checker=True, **options)
     except gymnasium.error.DependencyNotInstalled as error:
-        raise XLVINError(f"{name} needs an optional package ({error}); `pip install 'xlvin[box2d]'` may help.") from error
+        raise XLVINError(
+            f"{name} needs an optional package ({error}); `pip install 'xlvin[box2d]'` may help."
+        ) from error
     except (gymnasium.error.UnregisteredEnv, ModuleNotFoundError) as error:
         near = difflib.get_close_matches(name, gymnasium.registry, 3)
-        hint = f"Did you mean {' or '.join(near)}?" if near else 'Register it, or name it as "module:Name-v0".'
+        hint = (
+            f"Did you mean {' or '.join(near)}?" if near else 'Register it, or name it as "module:Name-v0".'
+        )
         raise XLVINError(f'There is no environment "{name}". {hint}') from error
-    except (gymnasium.error.Error, TypeError) as error:
-        raise XLVINError(f"{name} could not be made: {error}") from error
+    except Exception as error:
+        reason = " ".join(str(error).split()) or repr(error)
+        raise XLVINError(f"{name} could not be made: {reason}") from error
+    limited = env.spec is not None and env.spec.max_episode_steps is not None
+    return env if limited else TimeLimit(env, LONGEST_EPISODE)
 
 
 def _register_atari(name: str) -> None:
     try:
         import ale_py
     except ImportError as error:
-        raise XLVINError(f"{name} is an Atari game; install its emulator with `pip install 'xlvin[atari]'`.") from error
+        raise XLVINError(
+            f"{name} is an Atari game; install its emulator with `pip install 'xlvin[atari]'`."
+        ) from error
     gymnasium.register_envs(ale_py)
 
 
-def _observation_shape(name: str, space: spaces.Space[Any]) -> tuple[tuple[int, ...], str]:
+def _observation(name: str, space: spaces.Space[Any]) -> tuple[tuple[int, ...], tuple[int, ...], str]:
+    """The shape an environment gives, the shape a network reads, and the type of its numbers."""
     if isinstance(space, spaces.Discrete):
-        return (int(space.n),), "float32"
+        if space.start != 0:
+            raise XLVINError(
+                f"{name} numbers its states from {space.start}; wrap it so that they start at 0."
+            )
+        return DISCRETE, (int(space.n),), "float32"
     if not isinstance(space, spaces.Box):
         raise XLVINError(
-            f"{name} observes a {type(space).__name__} space; wrap it with gymnasium.wrappers.FlattenObservation."
+            f"{name} observes a {type(space).__name__} space; "
+            "wrap it with gymnasium.wrappers.FlattenObservation."
         )
     if len(space.shape) == 3:
         channels_first = space.shape[0] <= space.shape[2]
         image = space.shape if channels_first else (space.shape[2], *space.shape[:2])
         if min(image[1:]) >= SMALLEST_IMAGE:
-            return image, "uint8" if space.dtype == np.uint8 else "float32"
-    return (int(np.prod(space.shape)),), "float32"
+            return space.shape, image, "uint8" if space.dtype == np.uint8 else "float32"
+    return space.shape, (int(np.prod(space.shape)),), "float32"
 
 
 def _bounds(space: spaces.Space[Any]) -> tuple[tuple[float, float], ...]:
-    """Features whose declared range is a type's whole range count as unbounded."""
     if not isinstance(space, spaces.Box) or len(space.shape) != 1:
         return ()
     low = np.where(np.abs(space.low) < UNBOUNDED, space.low, -np.inf)

@@ -1,7 +1,8 @@
 """The frozen artefact: an executor's weights beside the provenance that remakes them.
 
-`NAME.safetensors` holds the weights and nothing else, `NAME.json` says where they come from and which sha256
-the weight file has. Loading checks one against the other and both against the network, and never unpickles.
+`NAME.safetensors` holds the weights and the network's shape, `NAME.json` says where they come from and which
+sha256 the weight file has. Loading checks one against the other and both against the network; nothing is ever
+unpickled.
 """
 
 from __future__ import annotations
@@ -15,15 +16,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from xlvin.errors import XLVINError
 from xlvin.executor.network import Executor, ExecutorConfig
 from xlvin.executor.pretrain import PretrainConfig
-from xlvin.storage import load_tensors, save_tensors, write_json
+from xlvin.storage import check_tensors, load_tensors, save_tensors, write_json
 
 FORMAT = 1
+# What a provenance must hold to be used.
+FIELDS = {"name": str, "family": str, "discount": float, "config": dict, "metrics": dict, "sha256": str}
 SHIPPED_FOLDER = Path(__file__).parent / "weights"
 SHIPPED = ("random-deterministic", "cartpole-tree")
 
@@ -39,39 +39,39 @@ def check_writable(path: Path) -> None:
 
 def save_executor(path: Path, executor: Executor, config: PretrainConfig, metrics: dict[str, Any]) -> str:
     """Write weights to `path` and their provenance beside it; returns the weights' sha256."""
-    weights, provenance = _files(path)
-    save_tensors(weights, {name: value.contiguous() for name, value in executor.state_dict().items()}, {})
-    sha256 = _sha256(weights)
-    write_json(
-        provenance,
-        {
-            "format": FORMAT,
-            "name": weights.stem,
-            "family": config.family,
-            "states": config.states,
-            "actions": config.actions,
-            "discount": config.discount,
-            "seed": config.seed,
-            "config": asdict(config),
-            "metrics": metrics,
-            "versions": {"python": platform.python_version()}
-            | {package: importlib.metadata.version(package) for package in ("torch", "xlvin")},
-            "sha256": sha256,
-        },
-    )
-    return sha256
+    weights, path = _files(path)
+    tensors = {name: value.contiguous() for name, value in executor.state_dict().items()}
+    save_tensors(weights, tensors, {"executor": asdict(executor.config)})
+    versions = {package: importlib.metadata.version(package) for package in ("torch", "xlvin")}
+    provenance = {
+        "format": FORMAT,
+        "name": weights.stem,
+        "family": config.family,
+        "states": config.states,
+        "actions": config.actions,
+        "discount": config.discount,
+        "seed": config.seed,
+        "config": asdict(config),
+        "metrics": metrics,
+        "versions": {"python": platform.python_version()} | versions,
+        "sha256": _sha256(weights),
+    }
+    write_json(path, provenance)
+    return str(provenance["sha256"])
 
 
 def load_executor(name_or_path: str | Path) -> Executor:
     """A shipped executor by name, or one of your own by its weight file: frozen, in evaluation mode."""
-    provenance = load_provenance(name_or_path)
+    described = load_provenance(name_or_path)["config"].get("executor")
     weights, path = _locate(name_or_path)
+    tensors, metadata = load_tensors(weights)
+    if not described or metadata.get("executor") != described:
+        raise XLVINError(f"{path} describes another network than {weights.name} holds; copy both again.")
     try:
-        executor = Executor(ExecutorConfig(**provenance["config"]["executor"]))
-    except (KeyError, TypeError):
+        executor = Executor(ExecutorConfig(**described))
+    except TypeError:
         raise XLVINError(f"{path} does not describe an executor's network; make it anew.") from None
-    tensors, _ = load_tensors(weights)
-    _check_tensors(weights, tensors, executor.state_dict())
+    check_tensors(weights, tensors, executor.state_dict())
     executor.load_state_dict(tensors)
     return executor.requires_grad_(False).eval()
 
@@ -83,15 +83,18 @@ def load_provenance(name_or_path: str | Path) -> dict[str, Any]:
         raise XLVINError(f"{weights} has no provenance; put {path.name} beside it.")
     try:
         provenance = json.loads(path.read_text())
-    except ValueError:
+    except (ValueError, RecursionError):
         raise XLVINError(f"{path} is damaged: it is no JSON; make it anew with `xlvin pretrain`.") from None
-    if not isinstance(provenance, dict) or not isinstance(provenance.get("format"), int):
-        raise XLVINError(f"{path} is not the provenance of an executor.")
+    if not isinstance(provenance, dict) or "format" not in provenance:
+        raise XLVINError(f"{path} is not the provenance of an executor; give a file of `xlvin pretrain`.")
     if provenance["format"] != FORMAT:
         raise XLVINError(
             f"{path} has format {provenance['format']}; this version of xlvin reads format {FORMAT}."
         )
-    if provenance.get("sha256") != _sha256(weights):
+    for field, kind in FIELDS.items():
+        if not isinstance(provenance.get(field), kind):
+            raise XLVINError(f"{path} is not the provenance of an executor: its {field} is missing or wrong.")
+    if provenance["sha256"] != _sha256(weights):
         raise XLVINError(f"{weights} is not the file that {path.name} describes; copy both again.")
     return provenance
 
@@ -112,20 +115,6 @@ def _locate(name_or_path: str | Path) -> tuple[Path, Path]:
             f"{', '.join(SHIPPED)}."
         )
     return _files(path)
-
-
-def _check_tensors(path: Path, found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    """Refuse weights of another network."""
-    if wrong := sorted(found.keys() ^ expected.keys()):
-        raise XLVINError(f"{path} does not hold an executor's weights: {wrong[0]} is missing or unknown.")
-    for name, value in expected.items():
-        if found[name].shape != value.shape or found[name].dtype != value.dtype:
-            raise XLVINError(
-                f"{path} does not fit its configuration: {name} is {found[name].dtype} of shape "
-                f"{tuple(found[name].shape)} instead of {value.dtype} of shape {tuple(value.shape)}."
-            )
-        if not torch.isfinite(found[name]).all():
-            raise XLVINError(f"{path} holds weights that are not finite numbers; make it anew.")
 
 
 def _sha256(path: Path) -> str:

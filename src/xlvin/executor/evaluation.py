@@ -17,6 +17,7 @@ from torch import Generator, Tensor
 
 from xlvin.errors import XLVINError
 from xlvin.executor.network import Executor
+from xlvin.executor.rollout import bind
 from xlvin.executor.traces import Sweeps, TracedMDPs, trace_family
 from xlvin.mdp.families import CARTPOLE_STATES, find
 from xlvin.mdp.value_iteration import optimal_actions, policy_accuracy
@@ -73,8 +74,9 @@ def roll(executor: Executor, traced: TracedMDPs) -> Tensor:
     Each MDP gets as many steps as value iteration took on it.
     """
     values = reached = torch.zeros_like(traced.trace.final)
+    sweep = bind(executor, traced.mdp)
     for step in range(1, int(traced.trace.steps.max()) + 1):
-        values = executor(traced.mdp, values)
+        values = sweep(values)
         reached = torch.where((traced.trace.steps == step).unsqueeze(-1), values, reached)
     return reached
 

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from xlvin.errors import XLVINError
 from xlvin.executor.artefact import load_executor, load_provenance
 from xlvin.experiments.noisy_inputs import ARMS, Scaling, accuracy, draw_noise
+from xlvin.experiments.workers import Effort
 from xlvin.mdp.families import sample
 from xlvin.mdp.value_iteration import value_iteration
 from xlvin.report import tables
@@ -55,7 +56,7 @@ class BottleneckConfig:
             raise XLVINError(f"The noise levels are {self.levels}; give at least one, none of them negative.")
 
 
-def run(results: Path, config: BottleneckConfig | None = None) -> None:
+def run(results: Path, effort: Effort | None = None, config: BottleneckConfig | None = None) -> None:
     """Run all arms under both scalings of noise; writes one record for each."""
     config = config or BottleneckConfig()
     executor = load_executor(config.executor)
@@ -69,6 +70,8 @@ def run(results: Path, config: BottleneckConfig | None = None) -> None:
     for scaling in SCALINGS:
         noise = draw_noise(executor, mdp, trace.final, scaling, generator)
         for name, arm in ARMS.items():
+            if effort and not effort.wants(f"{scaling}/{FAMILY}/{name}"):
+                continue
             started = time.perf_counter()
             curves = accuracy(arm, executor, mdp, trace, noise, config.levels).tolist()
             record = Record(

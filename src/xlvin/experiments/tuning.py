@@ -17,7 +17,7 @@ import numpy as np
 from xlvin.experiments.workers import run_jobs
 from xlvin.training.config import TrainConfig
 from xlvin.training.evaluation import evaluate
-from xlvin.training.presets import preset
+from xlvin.training.presets import GENERAL, preset, with_settings
 from xlvin.training.seeding import generator
 from xlvin.training.trainer import Trainer
 
@@ -40,16 +40,29 @@ SPACE: dict[str, tuple[Any, ...]] = {
 # Environments whose data or rewards ask for another range.
 SPECIAL: dict[str, dict[str, tuple[Any, ...]]] = {
     "CartPole-v0": {
+        "learning_rate": (3e-4, 5e-4, 1e-3, 2e-3),
         "epochs": (100,),
-        "minibatches": (1, 2, 4, 8),
-        "discount": (0.8, 0.9, 0.95),
-        "gae_lambda": (0.5, 0.7, 0.8, 0.9, 0.95),
+        "minibatches": (1, 2, 4),
+        "discount": (0.9, 0.95),
+        "gae_lambda": (0.8, 0.9, 0.95, 1.0),
         "clip": (0.1, 0.2, 0.5),
-        "entropy_coef": (0.0, 0.01, 0.03, 0.1),
+        "entropy_coef": (0.0, 0.01, 0.03),
+        "recompute": (True,),
+        "inputs": ("raw", "bounds", "bounds", "bounds"),
     },
     "Acrobot-v1": {"novelty_coef": (0.0, 0.5, 1.0, 2.0)},
     "MountainCar-v0": {"novelty_coef": (0.0, 0.5, 1.0, 2.0)},
-    "LunarLander-v3": {"reward_scale": (0.02, 0.05), "minibatches": (8, 16), "novelty_coef": (0.0, 0.3)},
+    "LunarLander-v3": {
+        "learning_rate": (5e-4, 1e-3, 2e-3, 4e-3),
+        "epochs": (10,),
+        "minibatches": (8, 16),
+        "discount": (0.99, 0.995, 0.999),
+        "gae_lambda": (0.9, 0.95, 0.98),
+        "entropy_coef": (0.0, 0.003, 0.01),
+        "recompute": (False,),
+        "inputs": ("raw", "bounds", "symlog"),
+        "reward_scale": (0.02, 0.05),
+    },
 }
 
 
@@ -72,17 +85,14 @@ def sample(environment: str, trial: int) -> dict[str, Any]:
     return {name: choices[int(stream.integers(len(choices)))] for name, choices in space.items()}
 
 
-def configure(environment: str, agent: str, settings: dict[str, Any]) -> TrainConfig:
-    """A tuned preset with `settings` in place of what was found before."""
-    config = preset(environment, agent)
-    ppo = {name: value for name, value in settings.items() if name != "inputs"}
-    network = replace(config.network, inputs=settings.get("inputs", config.network.inputs))
-    return replace(config, network=network, ppo=replace(config.ppo, **ppo))
+def untuned(environment: str, agent: str) -> TrainConfig:
+    """Where every search starts."""
+    return replace(preset(environment, agent), ppo=GENERAL)
 
 
 def run_trial(trial: Trial) -> list[float]:
     """Greedy score of every seed after training."""
-    config = configure(trial.environment, trial.agent, trial.settings)
+    config = with_settings(untuned(trial.environment, trial.agent), trial.settings)
     trainer = Trainer(replace(config, first_seed=trial.first_seed, seeds=trial.seeds), trial.device)
     while not trainer.finished:
         trainer.train_round()

@@ -6,7 +6,26 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from typing import TypeVar
+
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How an experiment is run: which part of it, on how many cores, on which device."""
+
+    only: tuple[str, ...] = ()
+    """Run only what has one of these in its name (version/environment/agent); all if empty."""
+    workers: int | None = None
+    """Processes at a time; one per core by default."""
+    device: str = "cpu"
+    """Where networks live: "cpu" or "cuda"."""
+
+    def wants(self, name: str) -> bool:
+        """Whether a part of the experiment is to be run."""
+        return not self.only or any(part in name for part in self.only)
+
 
 Job = TypeVar("Job")
 Outcome = TypeVar("Outcome")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -23,19 +24,25 @@ class Budget:
     """Parallel environments per seed when counting transitions."""
 
     def __post_init__(self) -> None:
+        if self.unit not in ("trajectories", "transitions"):
+            raise XLVINError(f"A budget counts trajectories or transitions, not {self.unit!r}.")
         if min(self.total, self.per_round, self.environments) < 1:
             raise XLVINError("Budget: total, per-round and environments must all be at least 1.")
 
     @property
     def actors(self) -> int:
         """Environments per seed."""
-        return min(self.per_round, self.total) if self.unit == "trajectories" else self.environments
+        return min(self.per_round if self.unit == "trajectories" else self.environments, self.total)
+
+    @property
+    def steps(self) -> int:
+        """Steps per environment and round when counting transitions."""
+        return min(self.per_round, self.total // self.actors)
 
     @property
     def rounds(self) -> int:
         """Rounds of collecting and learning; what does not fill a round is not used."""
-        per_round = self.actors if self.unit == "trajectories" else self.per_round * self.environments
-        return max(1, self.total // per_round)
+        return self.total // (self.actors if self.unit == "trajectories" else self.actors * self.steps)
 
 
 @dataclass(frozen=True)
@@ -75,11 +82,15 @@ class PPOConfig:
     reward_coef: float = 1.0
     """Weight of the reward model's grounding, for agents that have one."""
     novelty_coef: float = 0.0
-    """Weight of an exploration bonus: distance to the nearest past state in the latent space, zero on average."""
+    """Weight of an exploration bonus: latent distance to the nearest past state, zero on average."""
 
     def __post_init__(self) -> None:
-        if self.learning_rate <= 0.0:
-            raise XLVINError(f"The learning rate is {self.learning_rate}; give a positive number.")
+        for name, value in vars(self).items():
+            if not math.isfinite(value):
+                raise XLVINError(f"{name} is {value}; give a finite number.")
+        for name in ("learning_rate", "adam_epsilon", "clip", "max_grad_norm"):
+            if getattr(self, name) <= 0.0:
+                raise XLVINError(f"{name} is {getattr(self, name)}; give a positive number.")
         if min(self.epochs, self.minibatches) < 1:
             raise XLVINError("Epochs and minibatches must be at least 1.")
         if not (0.0 <= self.discount <= 1.0 and 0.0 <= self.gae_lambda <= 1.0):
@@ -120,8 +131,14 @@ class TrainConfig:
     def from_dict(cls, stored: dict[str, Any]) -> TrainConfig:
         """The configuration that `dataclasses.asdict` and JSON have stored."""
         try:
-            network = {**stored["network"], "observation": tuple(stored["network"]["observation"])}
-            parts = {"network": AgentConfig(**network), "budget": Budget(**stored["budget"]), "ppo": PPOConfig(**stored["ppo"])}
+            network, budget, ppo = stored["network"], stored["budget"], stored["ppo"]
+            parts = {
+                "network": AgentConfig.from_dict(network),
+                "budget": Budget(**budget),
+                "ppo": PPOConfig(**ppo),
+            }
             return cls(**{**stored, **parts})
-        except (TypeError, KeyError) as error:
-            raise XLVINError(f"A stored configuration does not fit this version of xlvin ({error}).") from error
+        except (TypeError, KeyError, AttributeError) as error:
+            raise XLVINError(
+                f"A stored configuration does not fit this version of xlvin ({error})."
+            ) from error

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from xlvin.agents.base import Agent
+from xlvin.training.policies import greedy_policy
 from xlvin.training.rollouts import Actors
 from xlvin.training.stack import Stack
-from xlvin.training.trainer import greedy_policy
 
 # Episodes that run side by side per seed.
 PARALLEL = 50
@@ -29,12 +29,12 @@ def evaluate(
 
     Episode starts are derived from each agent's training seed by a stream of their own.
     """
-    stack = Stack(agents).to(device)
+    copies = [copy.deepcopy(agent).cpu() for agent in agents]
+    policy = greedy_policy(Stack(copies, device), copies[0], torch.device(device))
     actors = Actors(environment, seeds, min(PARALLEL, episodes), {}, "evaluation")
-    policy = greedy_policy(stack, agents[0].to(device), torch.device(device))
-    returns: list[NDArray[Any]] = []
-    for round_ in range(-(-episodes // actors.count)):
-        segments = actors.trajectories(policy, round_)
-        returns.append(np.array([[segment.rewards.sum() for segment in of_seed] for of_seed in segments]))
-    actors.close()
-    return np.concatenate(returns, 1)[:, :episodes].astype(np.float64)
+    try:
+        rounds = [actors.trajectories(policy, round_) for round_ in range(-(-episodes // actors.count))]
+    finally:
+        actors.close()
+    returns = [[[segment.rewards.sum() for segment in of_seed] for of_seed in round_] for round_ in rounds]
+    return np.concatenate(np.array(returns, np.float64), 1)[:, :episodes]

@@ -37,7 +37,9 @@ class Experience:
         def stack(index: int) -> Tensor:
             longest = max(len(column[index]) for column in columns)
             padded = [
-                np.concatenate((c[index], np.zeros((longest - len(c[index]), *c[index].shape[1:]), c[index].dtype)))
+                np.concatenate(
+                    (c[index], np.zeros((longest - len(c[index]), *c[index].shape[1:]), c[index].dtype))
+                )
                 for c in columns
             ]
             return torch.from_numpy(np.stack(padded)).to(device)

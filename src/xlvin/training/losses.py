@@ -24,5 +24,5 @@ def clipped_value_loss(value: Tensor, old_value: Tensor, target: Tensor, clip: f
 
 
 def weighted_mean(values: Tensor, weight: Tensor) -> Tensor:
-    """Mean over the samples that are no padding."""
-    return (values * weight).sum(-1) / weight.sum(-1)
+    """Mean over the samples that are no padding; zero where there are none."""
+    return (values * weight).sum(-1) / weight.sum(-1).clamp(min=1.0)

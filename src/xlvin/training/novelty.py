@@ -1,4 +1,4 @@
-"""An exploration bonus from the latent space: how far a new state is from everything seen in earlier rounds."""
+"""An exploration bonus from the latent space: how far a new state is from all seen in earlier rounds."""
 
 from __future__ import annotations
 
@@ -18,10 +18,14 @@ MEMORY = 512  # observations kept per seed
 class Novelty:
     """Remembers a uniform sample of past observations of every seed and scores new ones against it."""
 
-    def __init__(self, agent: Agent, seeds: Sequence[int], shape: tuple[int, ...], device: torch.device) -> None:
+    def __init__(
+        self, agent: Agent, seeds: Sequence[int], shape: tuple[int, ...], dtype: torch.dtype
+    ) -> None:
+        """For observations of a shape and type; the memory is where the agent is."""
         self._embed = _Embed(agent)
         self._seeds = tuple(seeds)
-        self.memory = torch.zeros(len(self._seeds), MEMORY, *shape, device=device)
+        device = next(agent.parameters()).device
+        self.memory = torch.zeros(len(self._seeds), MEMORY, *shape, dtype=dtype, device=device)
         self.seen = 0  # rounds that the memory has sampled from
 
     @torch.no_grad()
@@ -44,11 +48,9 @@ class Novelty:
         for index, (seed, count) in enumerate(zip(self._seeds, experience.count, strict=True)):
             stream = generator(seed, "novelty", self.seen)
             share = MEMORY if self.seen == 0 else max(1, MEMORY // (self.seen + 1))
-            slots = torch.from_numpy(stream.permutation(MEMORY)[:share])
+            slots = torch.from_numpy(stream.permutation(MEMORY)[:share]).to(self.memory.device)
             rows = torch.from_numpy(stream.integers(0, count, share)).to(self.memory.device)
-            self.memory[index, slots.to(self.memory.device)] = experience.pool[
-                index, experience.state[index, rows]
-            ].float()
+            self.memory[index, slots] = experience.pool[index, experience.state[index, rows]]
         self.seen += 1
 
     def state(self) -> dict[str, Tensor]:

@@ -12,14 +12,20 @@ from xlvin.training.config import PPOConfig
 from xlvin.training.losses import clipped_value_loss, policy_loss, value_loss, weighted_mean
 
 
+class Targets(NamedTuple):
+    """What PPO holds against each transition."""
+
+    old_log_prob: Tensor  # [N], of the action when it was taken
+    old_value: Tensor  # [N]
+    advantage: Tensor  # [N], standardised
+    target: Tensor  # [N], the return that the critic should predict
+
+
 class Sample(NamedTuple):
-    """A minibatch of one seed: transitions and what PPO remembers about them."""
+    """A minibatch of one seed."""
 
     batch: Batch
-    old_log_prob: Tensor  # [N]
-    old_value: Tensor  # [N]
-    advantage: Tensor  # [N]
-    target: Tensor  # [N], the return that the critic should predict
+    targets: Targets
     weight: Tensor  # [N], zero for padding
 
 
@@ -33,16 +39,16 @@ class Objective(nn.Module):
 
     def forward(self, sample: Sample) -> dict[str, Tensor]:
         """Terms by name; "total" is what to descend."""
-        config, batch = self.config, sample.batch
+        config, batch, targets = self.config, sample.batch, sample.targets
         output = self.agent(batch.observation)
         log_probs = output.logits.log_softmax(-1)
         log_prob = log_probs.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1)
         if config.clip_value:
-            critic = clipped_value_loss(output.value, sample.old_value, sample.target, config.clip)
+            critic = clipped_value_loss(output.value, targets.old_value, targets.target, config.clip)
         else:
-            critic = value_loss(output.value, sample.target)
+            critic = value_loss(output.value, targets.target)
         terms = {
-            "policy": policy_loss(log_prob, sample.old_log_prob, sample.advantage, config.clip),
+            "policy": policy_loss(log_prob, targets.old_log_prob, targets.advantage, config.clip),
             "value": critic,
             "entropy": -(log_probs.exp() * log_probs).sum(-1),
             **self.agent.auxiliary_losses(output, batch),

@@ -14,6 +14,7 @@ from xlvin.agents.registry import named
 from xlvin.training.config import Budget, PPOConfig, TrainConfig
 
 Version = Literal["paper", "tuned"]
+Settings = dict[str, Any]  # fields of PPOConfig, and "inputs" of AgentConfig
 
 # Section 4.1: hidden features F, thinking time K, and the data each environment grants.
 CONTROL: dict[str, tuple[int, int, Budget]] = {
@@ -41,7 +42,96 @@ PAPER_EPOCHS = {"CartPole-v0": 100}  # section 4.1
 
 # Ours: a start that works on any small control task; rewards are scaled to keep values near one.
 GENERAL = PPOConfig(learning_rate=1e-3, epochs=10, minibatches=4, gae_lambda=0.95, reward_scale=0.1)
-TUNED: dict[str, dict[str, dict[str, Any]]] = {}
+
+# Ours: found by `xlvin.experiments.tuning` and refined by hand, on seeds from 1,000; by environment and kind of
+# agent, so that agents which differ in their executor only share settings.
+TUNED: dict[str, dict[str, Settings]] = {
+    "CartPole-v0": {
+        "ppo": {"epochs": 100, "discount": 0.9, "recompute": True, "inputs": "bounds"},
+        "atreec": {
+            "epochs": 100,
+            "discount": 0.9,
+            "recompute": True,
+            "reward_scale": 1.0,
+            "inputs": "bounds",
+        },
+        "xlvin": {
+            "epochs": 100,
+            "minibatches": 2,
+            "entropy_coef": 0.0,
+            "discount": 0.9,
+            "recompute": True,
+            "anneal": True,
+            "transe_coef": 1.0,
+            "inputs": "bounds",
+        },
+    },
+    "Acrobot-v1": {
+        "ppo": {
+            "learning_rate": 3e-4,
+            "epochs": 20,
+            "minibatches": 8,
+            "discount": 0.995,
+            "gae_lambda": 0.98,
+            "inputs": "symlog",
+            "novelty_coef": 1.0,
+        },
+        "atreec": {
+            "learning_rate": 2e-3,
+            "epochs": 5,
+            "clip": 0.3,
+            "entropy_coef": 0.003,
+            "anneal": True,
+            "novelty_coef": 2.0,
+        },
+        "xlvin": {
+            "learning_rate": 6e-4,
+            "epochs": 5,
+            "clip": 0.1,
+            "entropy_coef": 0.03,
+            "discount": 0.97,
+            "gae_lambda": 0.8,
+            "recompute": True,
+            "anneal": True,
+            "transe_coef": 0.1,
+            "novelty_coef": 1.0,
+        },
+    },
+    "MountainCar-v0": {
+        "ppo": {"novelty_coef": 1.0},
+        "atreec": {
+            "learning_rate": 2e-3,
+            "minibatches": 8,
+            "entropy_coef": 0.003,
+            "recompute": True,
+            "anneal": True,
+            "transe_coef": 0.01,
+            "novelty_coef": 2.0,
+        },
+        "xlvin": {
+            "learning_rate": 3e-4,
+            "clip": 0.1,
+            "entropy_coef": 0.003,
+            "discount": 0.97,
+            "gae_lambda": 0.9,
+            "recompute": True,
+            "anneal": True,
+            "transe_coef": 0.1,
+            "inputs": "symlog",
+            "novelty_coef": 1.0,
+        },
+    },
+    "LunarLander-v3": {
+        "ppo": {
+            "learning_rate": 5e-4,
+            "minibatches": 8,
+            "entropy_coef": 0.003,
+            "discount": 0.999,
+            "reward_scale": 0.05,
+            "inputs": "symlog",
+        },
+    },
+}
 
 
 def preset(environment: str, agent: str, version: Version = "tuned") -> TrainConfig:
@@ -51,6 +141,13 @@ def preset(environment: str, agent: str, version: Version = "tuned") -> TrainCon
     if version == "paper":
         network = replace(network, initialisation="torch", inputs="raw")
         ppo = replace(PAPER, epochs=PAPER_EPOCHS.get(environment, PAPER.epochs))
-    else:
-        ppo = replace(GENERAL, **TUNED.get(environment, {}).get(agent, {}))
-    return TrainConfig(environment, agent, network, budget, ppo)
+        return TrainConfig(environment, agent, network, budget, ppo)
+    start = TrainConfig(environment, agent, network, budget, GENERAL)
+    return with_settings(start, TUNED.get(environment, {}).get(network.kind, {}))
+
+
+def with_settings(config: TrainConfig, settings: Settings) -> TrainConfig:
+    """`config` with other fields of its PPOConfig, or other "inputs" of its network."""
+    ppo = {name: value for name, value in settings.items() if name != "inputs"}
+    network = replace(config.network, inputs=settings.get("inputs", config.network.inputs))
+    return replace(config, network=network, ppo=replace(config.ppo, **ppo))

@@ -31,7 +31,9 @@ def advantages(
 ) -> Tensor:
     """Generalised advantage estimates (Schulman et al. 2016), all tensors [..., N].
 
-    delta_t = r_t + gamma V(s_{t+1}) [not terminated] - V(s_t);  A_t = delta_t + gamma lambda A_{t+1} [not ended].
+        delta_t = r_t + gamma V(s_{t+1}) [not terminated] - V(s_t)
+        A_t     = delta_t + gamma lambda A_{t+1} [not ended]
+
     A truncated episode ends the sum and keeps its bootstrap. gae_lambda = 1 gives Monte-Carlo returns A + V.
     """
     delta = reward + discount * next_value * ~terminated - value

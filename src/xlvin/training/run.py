@@ -1,16 +1,18 @@
 """A training run on disk: resolved configuration, metrics, checkpoints, evaluation.
 
-    config.json              the resolved configuration, versions, and the executor's hash
-    metrics.jsonl            one line per round and seed
-    tensorboard/             the same for TensorBoard
-    checkpoint.safetensors   weights, optimiser, environments: all a resumed run needs
-    evaluation.json          every seed's greedy score
+config.json              the resolved configuration, versions, and the executor's hash
+metrics.jsonl            one line per round and seed
+tensorboard/             the same for TensorBoard
+checkpoint.safetensors   weights, optimiser, environments: all a resumed run needs
+evaluation.json          every seed's greedy score
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import platform
 import time
 from dataclasses import asdict, dataclass
@@ -24,27 +26,39 @@ from numpy.typing import NDArray
 
 from xlvin.agents import registry
 from xlvin.agents.base import Agent
+from xlvin.agents.networks import UNTRAINED
 from xlvin.errors import XLVINError
-from xlvin.storage import load_tensors, save_tensors, write_json
+from xlvin.executor.artefact import load_provenance
+from xlvin.storage import load_tensors, save_tensors, unwritable, write_atomically, write_json
 from xlvin.training.config import TrainConfig
 from xlvin.training.evaluation import evaluate
-from xlvin.training.trainer import Progress, Trainer
+from xlvin.training.trainer import Metrics, Progress, Trainer
 
 FORMAT = "xlvin-checkpoint-1"
+CONFIG, CHECKPOINT, METRICS, EVALUATION = (
+    "config.json",
+    "checkpoint.safetensors",
+    "metrics.jsonl",
+    "evaluation.json",
+)
 PACKAGES = ("xlvin", "torch", "numpy", "gymnasium", "safetensors")
 # Seconds between checkpoints, so that short rounds are not spent on writing files.
 CHECKPOINT_EVERY = 20.0
 
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Result:
     """A finished run."""
 
-    folder: Path
-    config: TrainConfig
+    folder: Path | None  # where it is kept, if it is
+    config: TrainConfig  # as resolved
     agents: list[Agent]  # one per seed
     returns: NDArray[np.float64]  # [S, episodes] greedy evaluation
+
+    @property
+    def agent(self) -> Agent:
+        """The agent of the first seed."""
+        return self.agents[0]
 
     @property
     def scores(self) -> NDArray[np.float64]:
@@ -57,51 +71,72 @@ def fingerprint(config: TrainConfig) -> str:
     return hashlib.sha256(json.dumps(asdict(config), sort_keys=True).encode()).hexdigest()[:8]
 
 
+def default_folder(config: TrainConfig) -> Path:
+    """Where a run is kept unless the user says otherwise; the same for the same configuration."""
+    environment = config.environment.replace("/", "-").replace(":", "-")
+    return Path("runs") / f"{environment}-{config.agent}-{fingerprint(config)}"
+
+
 def run(
-    config: TrainConfig, folder: Path, device: str = "cpu", progress: Progress | None = None
+    config: TrainConfig,
+    folder: Path | None = None,
+    device: str = "cpu",
+    progress: Progress | None = None,
+    checkpoint_every: float = CHECKPOINT_EVERY,
 ) -> Result:
-    """Train, or go on training, or return what is already finished in `folder`.
+    """Train, or go on training, or return what is already finished in `folder`; None keeps nothing on disk.
 
     The same configuration and folder resume where the last checkpoint stands and end with the same bits as
-    a run that was never stopped.
+    a run that was never stopped. `checkpoint_every` is in seconds; a run that fails or is interrupted is
+    kept as it was after its last whole round.
     """
     trainer = Trainer(config, device)
-    stored = _open(folder, trainer.config)
-    checkpoint = folder / "checkpoint.safetensors"
-    if checkpoint.exists():
-        tensors, metadata = load_tensors(checkpoint)
-        if metadata.get("format") != FORMAT or metadata.get("config") != stored:
-            raise XLVINError(f"{checkpoint} belongs to another run; choose another folder with --folder.")
-        trainer.restore(tensors)
-    log = _Log(folder, trainer.config, trainer.round)
-    saved = time.monotonic()
-    while not trainer.finished:
-        metrics = trainer.train_round(progress)
-        log.add(trainer.round, metrics)
-        if trainer.finished or time.monotonic() - saved > CHECKPOINT_EVERY:
-            save_tensors(checkpoint, trainer.state(), {"format": FORMAT, "config": stored})
-            saved = time.monotonic()
-    log.close()
-    trainer.actors.close()
+    with contextlib.closing(trainer.actors):
+        if folder is None:
+            while not trainer.finished:
+                trainer.train_round(progress)
+        else:
+            _train_in(folder, trainer, progress, checkpoint_every)
     agents = trainer.members()
-    returns = _evaluate_once(folder, trainer.config, agents, device)
+    returns = _known_returns(folder, trainer.config)
+    if returns is None:
+        seeds, episodes = trainer.config.seed_list, trainer.config.evaluation_episodes
+        returns = evaluate(agents, config.environment, seeds, episodes, device)
+        if folder is not None:
+            write_evaluation(folder / EVALUATION, trainer.config, returns)
     return Result(folder, trainer.config, agents, returns)
 
 
 def open_run(folder: Path) -> tuple[TrainConfig, list[Agent]]:
     """The configuration and the agents of a run's last checkpoint."""
-    if not (folder / "config.json").is_file():
+    if not (folder / CONFIG).is_file():
         raise XLVINError(f"{folder} holds no run; give the folder that `xlvin train` printed.")
-    tensors, metadata = load_tensors(folder / "checkpoint.safetensors")
+    path = folder / CHECKPOINT
+    if not path.exists():
+        raise XLVINError(f"The run in {folder} has no checkpoint yet; let it finish a round.")
+    tensors, metadata = load_tensors(path)
     if metadata.get("format") != FORMAT:
-        raise XLVINError(f"The checkpoint in {folder} is no xlvin checkpoint; train it anew.")
-    config = TrainConfig.from_dict(metadata["config"])
+        raise XLVINError(f"{path} is no xlvin checkpoint; train it anew.")
+    stored = metadata.get("config")
+    config = TrainConfig.from_dict(stored if isinstance(stored, dict) else {})
     weights = {name.removeprefix("weights."): t for name, t in tensors.items() if name.startswith("weights.")}
+    if any(len(weight) != config.seeds for weight in weights.values()):
+        raise XLVINError(f"{path} does not hold weights for {config.seeds} seeds; train it anew.")
+    description = {"config": asdict(config.network), "executor": metadata.get("executor")}
     agents = [
-        registry.restore(metadata["config"]["network"], {n: w[i] for n, w in weights.items()}, str(folder))
-        for i in range(config.seeds)
+        registry.restore(description, {name: weight[index] for name, weight in weights.items()}, str(path))
+        for index in range(config.seeds)
     ]
     return config, agents
+
+
+def write_evaluation(path: Path, config: TrainConfig, returns: NDArray[np.float64]) -> None:
+    """Keep greedy returns [S, episodes]."""
+    seeds = [
+        {"seed": seed, "score": float(row.mean()), "returns": row.tolist()}
+        for seed, row in zip(config.seed_list, returns, strict=True)
+    ]
+    write_json(path, {"environment": config.environment, "seeds": seeds, "provenance": provenance()})
 
 
 def provenance() -> dict[str, Any]:
@@ -114,33 +149,74 @@ def provenance() -> dict[str, Any]:
     }
 
 
-def _open(folder: Path, config: TrainConfig) -> dict[str, Any]:
-    """Write the configuration of a new run, or check that an old one is the same."""
-    stored: dict[str, Any] = json.loads(json.dumps(asdict(config)))
-    path = folder / "config.json"
+def _train_in(folder: Path, trainer: Trainer, progress: Progress | None, checkpoint_every: float) -> None:
+    """Train to the end, with checkpoints on the way; starts from the one that is there."""
+    description = _open(folder, trainer)
+    path = folder / CHECKPOINT
+    if path.exists():
+        tensors, metadata = load_tensors(path)
+        if metadata != description:
+            raise XLVINError(f"{path} belongs to another run; choose another folder with --folder.")
+        trainer.restore(tensors, str(path))
+    saved, written = trainer.round, time.monotonic()
+    good = trainer.state()
+    with contextlib.closing(_Log(folder, trainer.config, trainer.round)) as log:
+        try:
+            while not trainer.finished:
+                metrics = trainer.train_round(progress)
+                good = trainer.state()
+                log.add(trainer.round, metrics)
+                if trainer.finished or time.monotonic() - written >= checkpoint_every:
+                    log.sync()
+                    save_tensors(path, good, description)
+                    saved, written = trainer.round, time.monotonic()
+        except BaseException:
+            if good["round"] > saved:
+                with contextlib.suppress(XLVINError):
+                    save_tensors(path, good, description)
+            raise
+
+
+def _open(folder: Path, trainer: Trainer) -> dict[str, Any]:
+    """Write a new run's configuration or check that an old one is the same; returns what describes it."""
+    executor = None if trainer.agent.executor is None else asdict(trainer.agent.executor)
+    resolved = {"format": FORMAT, "config": asdict(trainer.config), "executor": executor}
+    description: dict[str, Any] = json.loads(json.dumps(resolved))
+    path = folder / CONFIG
     if not path.exists():
-        write_json(path, {"config": stored, "provenance": provenance()})
+        content = {"config": description["config"], "executor": executor, "provenance": provenance()}
+        write_json(path, content | {"executor_sha256": _executor_hash(trainer.config)})
     else:
         try:
             known = json.loads(path.read_text())["config"]
-        except (ValueError, KeyError) as error:
-            raise XLVINError(f"{path} is damaged; remove the folder or choose another with --folder.") from error
-        if known != stored:
-            raise XLVINError(f"{folder} holds a run with other settings; choose another folder with --folder.")
-    return stored
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            raise XLVINError(
+                f"{path} is damaged; remove the folder or choose another with --folder."
+            ) from error
+        if known != description["config"]:
+            raise XLVINError(
+                f"{folder} holds a run with other settings; choose another folder with --folder."
+            )
+    return description
 
 
-def _evaluate_once(folder: Path, config: TrainConfig, agents: list[Agent], device: str) -> NDArray[np.float64]:
-    path = folder / "evaluation.json"
-    if path.exists():
-        return np.array([seed["returns"] for seed in json.loads(path.read_text())["seeds"]])
-    returns = evaluate(agents, config.environment, config.seed_list, config.evaluation_episodes, device)
-    seeds = [
-        {"seed": seed, "score": float(row.mean()), "returns": row.tolist()}
-        for seed, row in zip(config.seed_list, returns, strict=True)
-    ]
-    write_json(path, {"environment": config.environment, "seeds": seeds, "provenance": provenance()})
-    return returns
+def _executor_hash(config: TrainConfig) -> str | None:
+    network = config.network
+    if network.kind != "xlvin" or network.executor == UNTRAINED:
+        return None
+    return str(load_provenance(network.executor)["sha256"])
+
+
+def _known_returns(folder: Path | None, config: TrainConfig) -> NDArray[np.float64] | None:
+    """What an earlier evaluation of this run found, if it is there and whole."""
+    if folder is None or not (folder / EVALUATION).exists():
+        return None
+    try:
+        seeds = json.loads((folder / EVALUATION).read_text())["seeds"]
+        returns = np.array([seed["returns"] for seed in seeds], np.float64)
+    except (ValueError, KeyError, TypeError):
+        return None
+    return returns if returns.shape == (config.seeds, config.evaluation_episodes) else None
 
 
 class _Log:
@@ -150,24 +226,49 @@ class _Log:
         from torch.utils.tensorboard.writer import SummaryWriter
 
         self.seeds = config.seed_list
-        path = folder / "metrics.jsonl"
-        kept = []
-        if path.exists():
-            lines = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-            kept = [line for line in lines if json.loads(line)["round"] <= done]
-        path.write_text("".join(kept))
-        self._file = path.open("a")
-        self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=done + 1)  # type: ignore[no-untyped-call]
+        self._path = folder / METRICS
+        write_atomically(self._path, "".join(_lines(self._path, done)).encode())
+        try:
+            self._file = self._path.open("a")
+            self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=done + 1)
+        except OSError as error:
+            raise unwritable(folder, error) from error
 
-    def add(self, round_: int, metrics: dict[str, NDArray[Any]]) -> None:
+    def add(self, round_: int, metrics: Metrics) -> None:
+        """A line per seed."""
+        lines = []
         for index, seed in enumerate(self.seeds):
             row = {name: float(values[index]) for name, values in metrics.items()}
             finite = {name: value if np.isfinite(value) else None for name, value in row.items()}
-            self._file.write(json.dumps({"round": round_, "seed": seed, **finite}) + "\n")
+            lines.append(json.dumps({"round": round_, "seed": seed, **finite}) + "\n")
             for name, value in row.items():
-                self._board.add_scalar(f"seed {seed}/{name}", value, round_)  # type: ignore[no-untyped-call]
-        self._file.flush()
+                self._board.add_scalar(f"seed {seed}/{name}", value, round_)
+        try:
+            self._file.write("".join(lines))
+            self._file.flush()
+        except OSError as error:
+            raise unwritable(self._path, error) from error
+
+    def sync(self) -> None:
+        """Let no checkpoint reach the disk before the lines that lead to it."""
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise unwritable(self._path, error) from error
 
     def close(self) -> None:
-        self._file.close()
-        self._board.close()  # type: ignore[no-untyped-call]
+        """Release both files."""
+        self._board.close()
+        with contextlib.suppress(OSError):  # the lines are flushed; a full disk was reported then
+            self._file.close()
+
+
+def _lines(path: Path, done: int) -> list[str]:
+    """The whole lines of the first `done` rounds."""
+    if not path.exists():
+        return []
+    lines = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    try:
+        return [line for line in lines if json.loads(line)["round"] <= done]
+    except (ValueError, KeyError, TypeError) as error:
+        raise XLVINError(f"{path} is damaged; remove it, or choose another folder with --folder.") from error

@@ -12,40 +12,45 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
 
 
 class Stack:
-    """Stacked weights of equal modules, trainable ones in one flat tensor [S, P]."""
+    """Stacked weights of equal modules, trainable ones in one flat tensor [S, P].
 
-    def __init__(self, modules: Sequence[nn.Module]) -> None:
+    The first module is the template that computes for all of them. Alone, it is bound to the stack: it reads
+    the stack's memory, and no lifting is needed.
+    """
+
+    def __init__(self, modules: Sequence[nn.Module], device: torch.device | str = "cpu") -> None:
         self.size = len(modules)
         states = [module.state_dict() for module in modules]
-        trainable = [name for name, weight in modules[0].named_parameters() if weight.requires_grad]
-        shapes = {name: states[0][name].shape for name in trainable}
-        with torch.no_grad():
-            self.flat = torch.cat(
-                [torch.stack([state[name] for state in states]).flatten(1) for name in trainable], 1
-            ).contiguous()
-            self.frozen = {
-                name: torch.stack([state[name] for state in states]) for name in states[0] if name not in shapes
-            }
-        self._shapes = shapes
-        self._bind()
-
-    def _bind(self) -> None:
-        """Leaves for autograd, one per weight, that share memory with the flat tensor."""
-        pieces = self.flat.detach().split([shape.numel() for shape in self._shapes.values()], 1)
+        names = [name for name, weight in modules[0].named_parameters() if weight.requires_grad]
+        shapes = {name: states[0][name].shape for name in names}
+        columns = [torch.stack([state[name] for state in states]).flatten(1) for name in names]
+        self.flat = torch.cat(columns, 1).to(device)
+        pieces = self.flat.split_with_sizes([shape.numel() for shape in shapes.values()], 1)
+        # Leaves for autograd, one per weight, that share memory with the flat tensor.
         self.trainable = {
-            name: piece.view(self.size, *shape).requires_grad_()
-            for (name, shape), piece in zip(self._shapes.items(), pieces, strict=True)
+            name: piece.view(self.size, *shapes[name]).requires_grad_()
+            for name, piece in zip(names, pieces, strict=True)
         }
+        self.frozen = {
+            name: torch.stack([state[name] for state in states]).to(device)
+            for name in states[0]
+            if name not in shapes
+        }
+        modules[0].to(device)
+        self._leaves = list(self.trainable.values())
+        if self.size == 1:
+            self._leaves = self._bind(modules[0])
 
-    def to(self, device: torch.device | str) -> Stack:
-        """Move all weights."""
-        self.flat = self.flat.to(device)
-        self.frozen = {name: weight.to(device) for name, weight in self.frozen.items()}
-        self._bind()
-        return self
+    def _bind(self, module: nn.Module) -> list[Tensor]:
+        """Let the module read the stack's memory; returns its own leaves in the order of the stack."""
+        weights = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers())
+        for name, weight in self.weights.items():
+            weights[name].data = weight.detach()[0]
+        return [weights[name] for name in self.trainable]
 
     @property
     def weights(self) -> dict[str, Tensor]:
@@ -53,23 +58,21 @@ class Stack:
         return self.trainable | self.frozen
 
     def apply(self, module: nn.Module, *arguments: Any, prefix: str = "") -> Any:
-        """Call `module` once per seed with that seed's weights; arguments and results lead with the seed axis.
+        """Call `module` once per seed with that seed's weights; arguments and results lead with the seeds.
 
-        `prefix` is where the stacked module sits inside `module`.
+        `module` is the template, or holds it; `prefix` is then where.
         """
+        if self.size == 1:
+            result = module(*tree_map_only(Tensor, lambda tensor: tensor[0], arguments))
+            return tree_map_only(Tensor, lambda tensor: tensor.unsqueeze(0), result)
         weights = {prefix + name: weight for name, weight in self.weights.items()}
-        if self.size == 1:  # no lifting needed, and vmap is not free
-            single = torch.utils._pytree.tree_map(_first, arguments)
-            result = torch.func.functional_call(module, {n: w[0] for n, w in weights.items()}, single)
-            return torch.utils._pytree.tree_map(_unsqueeze, result)
         with _FlatLinear():
             return torch.vmap(lambda w, a: torch.func.functional_call(module, w, a))(weights, arguments)
 
     def gradient(self, loss: Tensor) -> Tensor:
         """d loss / d trainable weights as one flat tensor [S, P]; weights a loss does not touch get zero."""
-        leaves = list(self.trainable.values())
-        gradients = torch.autograd.grad(loss, leaves, materialize_grads=True)
-        return torch.cat([gradient.flatten(1) for gradient in gradients], 1)
+        gradients = torch.autograd.grad(loss, self._leaves, materialize_grads=True)
+        return torch.cat([gradient.reshape(self.size, -1) for gradient in gradients], 1)
 
     def load(self, weights: dict[str, Tensor]) -> None:
         """Overwrite all weights in place."""
@@ -83,17 +86,11 @@ class Stack:
 
 
 class _FlatLinear(TorchFunctionMode):
-    """Linear layers see a matrix: lifted, [N, B, k] inputs would become N products per seed instead of one."""
+    """Linear layers see a matrix: lifted, inputs [N, B, k] would become N products per seed, not one."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function is torch.nn.functional.linear and args[0].dim() > 2:
-            return function(args[0].flatten(0, -2), *args[1:], **(kwargs or {})).unflatten(0, args[0].shape[:-1])
-        return function(*args, **(kwargs or {}))
-
-
-def _first(item: Any) -> Any:
-    return item[0] if isinstance(item, Tensor) else item
-
-
-def _unsqueeze(item: Any) -> Any:
-    return item.unsqueeze(0) if isinstance(item, Tensor) else item
+        kwargs = kwargs or {}
+        if function is nn.functional.linear and args[0].dim() > 2:
+            rows = args[0]
+            return function(rows.flatten(0, -2), *args[1:], **kwargs).view(*rows.shape[:-1], -1)
+        return function(*args, **kwargs)

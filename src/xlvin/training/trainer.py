@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import copy
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,16 +12,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xlvin.agents.base import Agent, Batch, Normaliser
+from xlvin.agents.base import Agent, Batch, Output
 from xlvin.agents.registry import build
-from xlvin.errors import RunFailedError
+from xlvin.errors import RunFailedError, XLVINError
+from xlvin.storage import check_tensors
 from xlvin.training.config import TrainConfig
 from xlvin.training.experience import Experience
+from xlvin.training.minibatches import Minibatch, minibatches
+from xlvin.training.moments import Moments
 from xlvin.training.novelty import Novelty
-from xlvin.training.objective import Objective, Sample
+from xlvin.training.objective import Objective, Sample, Targets
+from xlvin.training.policies import sampling_policy
 from xlvin.training.returns import advantages
-from xlvin.training.rollouts import Actors, Policy
-from xlvin.training.seeding import derive_seed, generator
+from xlvin.training.rollouts import Actors
+from xlvin.training.seeding import derive_seed
 from xlvin.training.stack import Stack
 
 Metrics = dict[str, NDArray[Any]]  # by name, each [S]
@@ -34,19 +39,20 @@ class Trainer:
     """Trains `config.seeds` agents side by side, one round at a time."""
 
     def __init__(self, config: TrainConfig, device: torch.device | str = "cpu") -> None:
-        self.device = torch.device(device)
+        self.device = usable_device(device)
         self.actors = Actors(config.environment, config.seed_list, config.budget.actors, {}, "training")
         shapes = self.actors.shapes
         network = replace(
             config.network,
             observation=shapes.observation,
+            given=shapes.given,
             actions=shapes.actions,
             discount=config.ppo.discount,
         )
         self.config = config = replace(config, network=network)
         members = [build(network, derive_seed(seed, "weights")) for seed in config.seed_list]
-        self.stack = Stack(members).to(self.device)
-        self.agent: Agent = members[0].to(self.device)
+        self.stack = Stack(members, self.device)
+        self.agent: Agent = members[0]
         self.objective = Objective(self.agent, config.ppo)
         self.optimiser = torch.optim.Adam(
             [self.stack.flat], lr=config.ppo.learning_rate, eps=config.ppo.adam_epsilon, fused=True
@@ -56,7 +62,8 @@ class Trainer:
             self._scale_by_bounds(shapes.bounds)
         self.novelty: Novelty | None = None
         if config.ppo.novelty_coef > 0.0:
-            self.novelty = Novelty(self.agent, config.seed_list, shapes.observation, self.device)
+            dtype = torch.uint8 if shapes.dtype == "uint8" else torch.float32
+            self.novelty = Novelty(self.agent, config.seed_list, shapes.observation, dtype)
         self.round = 0
         self.steps = np.zeros(config.seeds, dtype=np.int64)
 
@@ -67,13 +74,7 @@ class Trainer:
 
     def train_round(self, progress: Progress | None = None) -> Metrics:
         """Collect one round of data and learn from it; returns what happened."""
-        policy = sampling_policy(self.stack, self.agent, self.device)
-        if self.config.budget.unit == "trajectories":
-            segments = self.actors.trajectories(policy, self.round)
-            returns = [[float(segment.rewards.sum()) for segment in of_seed] for of_seed in segments]
-        else:
-            segments, returns = self.actors.transitions(policy, self.config.budget.per_round, self.round)
-        experience = Experience.from_segments(segments, self.device)
+        experience, returns = self._collect()
         self.steps += np.array(experience.count)
         collected = {
             "return": np.array([np.mean(values) if values else np.nan for values in returns]),
@@ -81,59 +82,42 @@ class Trainer:
         }
         report = None if progress is None else lambda epoch: progress(self.round, epoch, collected)
         metrics = self._learn(experience, report)
-        for name, values in metrics.items():
-            if not np.isfinite(values).all():
-                seed = self.config.seed_list[int(np.flatnonzero(~np.isfinite(values))[0])]
-                raise RunFailedError(
-                    f"The {name} loss of seed {seed} is not finite in round {self.round}; lower the learning rate "
-                    "or scale the rewards. The last good checkpoint is kept."
-                )
+        self._check(metrics)
         self.round += 1
         return collected | metrics
 
+    def _collect(self) -> tuple[Experience, list[list[float]]]:
+        """A round of data, and the returns of the episodes that ended in it."""
+        policy = sampling_policy(self.stack, self.agent, self.device)
+        if self.config.budget.unit == "trajectories":
+            segments = self.actors.trajectories(policy, self.round)
+            returns = [[float(segment.rewards.sum()) for segment in of_seed] for of_seed in segments]
+        else:
+            segments, returns = self.actors.transitions(policy, self.config.budget.steps, self.round)
+        return Experience.from_segments(segments, self.device), returns
+
     def _learn(self, experience: Experience, report: Callable[[int], None] | None) -> Metrics:
-        ppo = self.config.ppo
-        reward = experience.reward * ppo.reward_scale
-        logits, values = self._evaluate(experience.pool)
-        log_probs = logits.log_softmax(-1)
-        old_log_prob = _at(log_probs, experience.state).gather(-1, experience.action.unsqueeze(-1)).squeeze(-1)
-        if self.config.network.inputs in ("standard", "symlog") and isinstance(self.agent.normaliser, Normaliser):
+        ppo, seeds = self.config.ppo, self.config.seed_list
+        output = self._evaluate(experience.pool)
+        log_probs = _at(output.logits.log_softmax(-1), experience.state)
+        old_log_prob = log_probs.gather(-1, experience.action.unsqueeze(-1)).squeeze(-1)
+        values = output.value
+        if self.config.network.standardises:
             self._normalise(experience)
-            _, values = self._evaluate(experience.pool)
-        if self.novelty is not None:
-            bonus = self.novelty.bonus(self.stack, experience)
-            reward = reward + ppo.novelty_coef * ppo.reward_scale * bonus
-            self.novelty.remember(experience)
+            values = self._evaluate(experience.pool).value
+        reward = self._reward(experience)
         totals: dict[str, Tensor] = {}
         for epoch in range(ppo.epochs):
             if ppo.recompute and epoch > 0:
-                _, values = self._evaluate(experience.pool)
+                values = self._evaluate(experience.pool).value
             if ppo.recompute or epoch == 0:
-                value = _at(values, experience.state)
-                next_value = _at(values, experience.state + 1)
-                advantage = advantages(
-                    reward,
-                    value,
-                    next_value,
-                    experience.terminated,
-                    experience.ended,
-                    ppo.discount,
-                    ppo.gae_lambda,
-                )
-                target = advantage + value
-                advantage = _standardise(advantage, experience.weight)
+                targets = self._targets(experience, reward, values, old_log_prob)
             self._anneal(epoch)
-            for index, negative, weight in self._minibatches(experience, epoch):
-                state = _at(experience.state, index)
-                batch = Batch(
-                    _at(experience.pool, state),
-                    _at(experience.action, index),
-                    _at(reward, index),
-                    _at(experience.pool, state + 1),
-                    negative,
-                )
-                remembered = (_at(column, index) for column in (old_log_prob, value, advantage, target))
-                terms = self.stack.apply(self.objective, Sample(batch, *remembered, weight), prefix="agent.")
+            for chosen in minibatches(
+                seeds, experience.count, ppo.minibatches, self.round, epoch, self.device
+            ):
+                sample = _sample(experience, reward, targets, chosen)
+                terms = self.stack.apply(self.objective, sample, prefix="agent.")
                 self._step(terms["total"])
                 for name, term in terms.items():
                     totals[name] = totals.get(name, 0.0) + term.detach()
@@ -142,7 +126,33 @@ class Trainer:
         updates = ppo.epochs * ppo.minibatches
         return {name: (total / updates).cpu().numpy() for name, total in totals.items()}
 
+    def _reward(self, experience: Experience) -> Tensor:
+        """Rewards as scaled for learning, with the novelty bonus if there is one; [S, N]."""
+        ppo = self.config.ppo
+        if self.novelty is None:
+            return experience.reward * ppo.reward_scale
+        bonus = self.novelty.bonus(self.stack, experience)
+        self.novelty.remember(experience)
+        return (experience.reward + ppo.novelty_coef * bonus) * ppo.reward_scale
+
+    def _targets(
+        self, experience: Experience, reward: Tensor, values: Tensor, old_log_prob: Tensor
+    ) -> Targets:
+        """Advantages and returns under the critic's values [S, M] of all observations."""
+        ppo, value = self.config.ppo, _at(values, experience.state)
+        advantage = advantages(
+            reward,
+            value,
+            _at(values, experience.state + 1),
+            experience.terminated,
+            experience.ended,
+            ppo.discount,
+            ppo.gae_lambda,
+        )
+        return Targets(old_log_prob, value, _standardise(advantage, experience.weight), advantage + value)
+
     def _step(self, loss: Tensor) -> None:
+        """One step of Adam on every seed, each with its own clipped gradient."""
         gradient = self.stack.gradient(loss.sum())
         norm = gradient.norm(dim=1, keepdim=True)
         self.stack.flat.grad = gradient * (self.config.ppo.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
@@ -154,12 +164,17 @@ class Trainer:
             self.optimiser.param_groups[0]["lr"] = self.config.ppo.learning_rate * (1.0 - done)
 
     @torch.no_grad()
-    def _evaluate(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits [S, M, A] and values [S, M] of all observations."""
-        outputs = [self.stack.apply(self.agent, chunk) for chunk in observations.split(CHUNK, 1)]
-        return torch.cat([out.logits for out in outputs], 1), torch.cat([out.value for out in outputs], 1)
+    def _evaluate(self, observations: Tensor) -> Output:
+        """What the agents say about observations [S, M, ...]."""
+        outputs = [self.stack.apply(self.agent, chunk) for chunk in torch.split(observations, CHUNK, 1)]
+        return (
+            outputs[0]
+            if len(outputs) == 1
+            else Output(*(torch.cat(p, 1) for p in zip(*outputs, strict=True)))
+        )
 
     def _normalise(self, experience: Experience) -> None:
+        """Let the agents standardise by all that they have seen so far."""
         for index, count in enumerate(experience.count):
             states = experience.pool[index, experience.state[index, :count]]
             self.observed.update(index, states.cpu().numpy())
@@ -174,27 +189,22 @@ class Trainer:
                 self.stack.frozen["normaliser.mean"][:, index] = (low + high) / 2
                 self.stack.frozen["normaliser.scale"][:, index] = 2 / (high - low)
 
-    def _minibatches(self, experience: Experience, epoch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Row indices, negatives and weights [S, B]; each seed shuffles by its own stream."""
-        parts = self.config.ppo.minibatches
-        rows: list[list[NDArray[Any]]] = []
-        negatives: list[list[NDArray[Any]]] = []
-        for seed, count in zip(self.config.seed_list, experience.count, strict=True):
-            stream = generator(seed, "minibatches", self.round, epoch)
-            rows.append(np.array_split(stream.permutation(count), parts))
-            negatives.append([stream.integers(0, max(1, len(part)), len(part)) for part in rows[-1]])
-        for part in range(parts):
-            size = max(len(of_seed[part]) for of_seed in rows)
-            index, negative = (
-                np.stack([np.pad(of_seed[part], (0, size - len(of_seed[part]))) for of_seed in of_seeds])
-                for of_seeds in (rows, negatives)
-            )
-            weight = np.stack([np.arange(size) < len(of_seed[part]) for of_seed in rows]).astype(np.float32)
-            yield tuple(torch.from_numpy(array).to(self.device) for array in (index, negative, weight))  # type: ignore[misc]
+    def _check(self, metrics: Metrics) -> None:
+        """Stop when a loss or a weight is not finite any more."""
+        numbers = {f"{name} loss": values for name, values in metrics.items()}
+        # A sum of finite numbers that is not finite has overflowed, which is no better.
+        numbers["sum of weights"] = self.stack.flat.sum(1).cpu().numpy()
+        for name, values in numbers.items():
+            for seed, value in zip(self.config.seed_list, values, strict=True):
+                if not np.isfinite(value):
+                    raise RunFailedError(
+                        f"The {name} of seed {seed} became {value} in round {self.round + 1}; "
+                        "lower the learning rate or the scale of the rewards."
+                    )
 
     def state(self) -> dict[str, Tensor]:
-        """Everything a resumed run needs, as tensors."""
-        adam = self.optimiser.state.get(self.stack.flat, {})
+        """Everything a resumed run needs, as copies on the CPU."""
+        adam = self.optimiser.state.get(self.stack.flat) or self._no_moments()
         tensors = {f"weights.{name}": weight.detach() for name, weight in self.stack.weights.items()}
         tensors |= {f"optimiser.{name}": torch.as_tensor(moment) for name, moment in adam.items()}
         if self.novelty is not None:
@@ -203,96 +213,67 @@ class Trainer:
         arrays |= {"round": np.array(self.round), "steps": self.steps}
         if self.config.budget.unit == "transitions":
             arrays |= {f"actors.{name}": array for name, array in self.actors.state().items()}
-        return {
-            name: tensor.cpu().contiguous()
-            for name, tensor in (tensors | {n: torch.from_numpy(np.ascontiguousarray(a)) for n, a in arrays.items()}).items()
-        }
+        tensors |= {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
+        return {name: tensor.to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
 
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Continue from a stored state."""
+    def _no_moments(self) -> dict[str, Tensor]:
+        """Adam's state before its first step."""
+        zeros = torch.zeros_like(self.stack.flat)
+        return {"step": torch.tensor(0.0), "exp_avg": zeros, "exp_avg_sq": zeros}
+
+    def restore(self, tensors: dict[str, Tensor], source: str = "The checkpoint") -> None:
+        """Continue from a stored state, after checking that it is one of this run's."""
+        expected = self.state()
+        if "actors.actions" in tensors:  # as long as the episodes are
+            expected["actors.actions"] = torch.zeros(tensors["actors.actions"].numel(), dtype=torch.int64)
+        check_tensors(source, tensors, expected)
         groups: dict[str, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             group, _, rest = name.partition(".")
             groups.setdefault(group, {})[rest] = tensor
+        if "actors" in groups:
+            self.actors.restore({name: tensor.numpy() for name, tensor in groups["actors"].items()})
         self.stack.load(groups["weights"])
-        if "optimiser" in groups:
-            self.optimiser.state[self.stack.flat] = {
-                name: tensor.to(self.device) for name, tensor in groups["optimiser"].items()
-            }
+        self.optimiser.state[self.stack.flat] = {
+            name: tensor.to(self.device) for name, tensor in groups["optimiser"].items()
+        }
         self.observed.restore({name: tensor.numpy() for name, tensor in groups["observed"].items()})
         if self.novelty is not None:
             self.novelty.restore(groups["novelty"])
-        if "actors" in groups:
-            self.actors.restore({name: tensor.numpy() for name, tensor in groups["actors"].items()})
         self.round = int(tensors["round"])
         self.steps = tensors["steps"].numpy().copy()
 
     def members(self) -> list[Agent]:
-        """The trained agents, one per seed."""
+        """The agents as they are now, one per seed, on the CPU."""
         agents = []
-        for index, seed in enumerate(self.config.seed_list):
-            agent = build(self.config.network, derive_seed(seed, "weights"))
+        for index in range(self.stack.size):
+            agent = copy.deepcopy(self.agent).cpu()
             agent.load_state_dict(self.stack.member(index))
             agents.append(agent.eval())
         return agents
 
 
-class Moments:
-    """Running mean and variance of the observations of every seed."""
-
-    def __init__(self, seeds: int, shape: tuple[int, ...]) -> None:
-        self.count = np.zeros(seeds)
-        self.mean = np.zeros((seeds, *shape))
-        self.squares = np.zeros((seeds, *shape))
-
-    def update(self, index: int, values: NDArray[Any]) -> None:
-        """Add observations [N, ...] of one seed (Chan et al.'s parallel update)."""
-        values = values.astype(np.float64)
-        total = self.count[index] + len(values)
-        difference = values.mean(0) - self.mean[index]
-        self.squares[index] += (
-            values.var(0) * len(values) + difference**2 * self.count[index] * len(values) / total
-        )
-        self.mean[index] += difference * len(values) / total
-        self.count[index] = total
-
-    def standardisation(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """(mean, 1 / std), each [S, ...]; constant features are left unscaled."""
-        count = np.maximum(self.count, 1.0).reshape(-1, *([1] * (self.mean.ndim - 1)))
-        std = np.sqrt(self.squares / count)
-        return self.mean.astype(np.float32), (1.0 / np.where(std < 1e-6, 1.0, std)).astype(np.float32)
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """As arrays."""
-        return {"count": self.count, "mean": self.mean, "squares": self.squares}
-
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """From arrays."""
-        self.count, self.mean, self.squares = (state[name].copy() for name in ("count", "mean", "squares"))
+def usable_device(name: torch.device | str) -> torch.device:
+    """The device of that name, if this machine has it."""
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise XLVINError(f'The device "{name}" cannot be used here; try "cpu".') from error
+    return device
 
 
-def sampling_policy(stack: Stack, agent: Agent, device: torch.device) -> Policy:
-    """Draw actions from the policy by inverting its distribution function at the given uniform numbers."""
-
-    @torch.no_grad()
-    def act(observations: NDArray[Any], uniform: NDArray[Any]) -> NDArray[Any]:
-        logits = stack.apply(agent, torch.from_numpy(observations).to(device)).logits
-        cumulated = logits.softmax(-1).cumsum(-1).cpu().numpy()[..., :-1]
-        chosen: NDArray[Any] = (cumulated < uniform[..., None]).sum(-1)
-        return chosen
-
-    return act
-
-
-def greedy_policy(stack: Stack, agent: Agent, device: torch.device) -> Policy:
-    """Always the most probable action."""
-
-    @torch.no_grad()
-    def act(observations: NDArray[Any], uniform: NDArray[Any]) -> NDArray[Any]:
-        chosen: NDArray[Any] = stack.apply(agent, torch.from_numpy(observations).to(device)).logits.argmax(-1).cpu().numpy()
-        return chosen
-
-    return act
+def _sample(experience: Experience, reward: Tensor, targets: Targets, chosen: Minibatch) -> Sample:
+    """The rows of a minibatch."""
+    state = _at(experience.state, chosen.rows)
+    batch = Batch(
+        _at(experience.pool, state),
+        _at(experience.action, chosen.rows),
+        _at(reward, chosen.rows),
+        _at(experience.pool, state + 1),
+        chosen.negative,
+    )
+    return Sample(batch, Targets(*(_at(column, chosen.rows) for column in targets)), chosen.weight)
 
 
 def _at(values: Tensor, index: Tensor) -> Tensor:

@@ -1,0 +1,204 @@
+"""Table 1: control from a handful of trajectories, every agent in the paper's and in a tuned version."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from xlvin.experiments.control import Cell, Outcome, mean_score, run_cell, split
+from xlvin.experiments.workers import Effort, run_jobs
+from xlvin.report import tables
+from xlvin.report.files import replacing
+from xlvin.report.records import Record, provenance, read, read_all, write
+from xlvin.report.statistics import paired_difference
+from xlvin.training.presets import CONTROL, Version, preset
+
+NAME = "table1"
+SEEDS = 20
+VERSIONS: tuple[Version, ...] = ("paper", "tuned")
+AGENTS = ("ppo", "atreec", "xlvin-r", "xlvin-cp", "xlvin-untrained")
+# Seeds that train side by side in one process: trees of 85 nodes fill a core's cache with few of them.
+SIDE_BY_SIDE = {"LunarLander-v3": 2}
+
+# As printed in the paper, mean and standard deviation over five seeds.
+PAPER = {
+    "CartPole-v0": {"ppo": (104.6, 48.5), "atreec": (117.1, 56.2), "xlvin-r": (199.2, 1.6), "xlvin-cp": (195.2, 5.0)},
+    "Acrobot-v1": {"ppo": (-500.0, 0.0), "atreec": (-500.0, 0.0), "xlvin-r": (-353.1, 120.3), "xlvin-cp": (-245.4, 48.4)},
+    "MountainCar-v0": {"ppo": (-200.0, 0.0), "atreec": (-200.0, 0.0), "xlvin-r": (-185.6, 8.1), "xlvin-cp": (-168.9, 24.7)},
+    "LunarLander-v3": {"ppo": (90.52, 9.54), "atreec": (84.04, 5.35), "xlvin-r": (99.34, 6.77)},
+}
+COMPARED = ("ppo", "atreec", "xlvin-untrained")  # each against xlvin-r
+
+
+def cells(effort: Effort) -> list[Cell]:
+    """Everything the table needs, the longest training first."""
+    found = []
+    for environment in ("LunarLander-v3", "Acrobot-v1", "MountainCar-v0", "CartPole-v0"):
+        for version in VERSIONS:
+            for agent in AGENTS:
+                config = replace(preset(environment, agent, version), seeds=SEEDS)
+                cell = Cell(version, config, effort.device)
+                size = SEEDS if effort.device != "cpu" else SIDE_BY_SIDE.get(environment, SEEDS)
+                found += split(cell, size)
+    return [cell for cell in found if effort.wants(cell.name)]
+
+
+def run(results: Path, effort: Effort | None = None) -> None:
+    """Train and score what is not in the records yet; every finished cell is kept at once."""
+    effort = effort or Effort()
+    jobs = [cell for cell in cells(effort) if not _done(results, cell)]
+    for number, (cell, outcome) in enumerate(run_jobs(run_cell, jobs, effort.workers), 1):
+        keep(results, cell, outcome)
+        seeds = f"seeds {cell.config.seed_list[0]} to {cell.config.seed_list[-1]}"
+        print(
+            f"{number}/{len(jobs)} {cell.name}, {seeds}: {mean_score(outcome):.1f} in {outcome.seconds:.0f} s",
+            file=sys.stderr,
+        )
+
+
+def keep(results: Path, cell: Cell, outcome: Outcome) -> None:
+    """Add an outcome to its record; other settings start a new record."""
+    fresh = Record(
+        experiment=NAME,
+        version=cell.version,
+        environment=cell.config.environment,
+        agent=cell.config.agent,
+        seeds=outcome.seeds,
+        config=json.loads(json.dumps(outcome.config)),
+        command=f"xlvin reproduce {NAME} --only {cell.name}",
+        seconds=outcome.seconds,
+        **provenance(),
+    )
+    path = fresh.path(results)
+    if path.exists() and (known := read(path)).config == fresh.config:
+        told = {entry["seed"] for entry in fresh.seeds}
+        kept = [entry for entry in known.seeds if entry["seed"] not in told]
+        merged = sorted([*kept, *fresh.seeds], key=lambda entry: int(entry["seed"]))
+        fresh = replace(fresh, seeds=merged, seconds=round(known.seconds + fresh.seconds, 1))
+    write(fresh, results)
+
+
+def _done(results: Path, cell: Cell) -> bool:
+    """Whether the record holds these seeds, trained with these settings."""
+    path = results / NAME / cell.version / cell.config.environment / f"{cell.config.agent}.json"
+    if not path.exists():
+        return False
+    record = read(path)
+    fields = ("budget", "ppo", "evaluation_episodes", "environment")
+    wanted = json.loads(json.dumps({name: _plain(cell.config)[name] for name in fields}))
+    same = all(record.config[name] == wanted[name] for name in fields)
+    return same and set(cell.config.seed_list) <= {entry["seed"] for entry in record.seeds}
+
+
+def _plain(config: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(config)
+
+
+def rows(results: Path) -> list[tables.Row]:
+    """One row per version, environment and agent, in the table's order."""
+
+    def place(row: tables.Row) -> tuple[int, int, int]:
+        return (
+            VERSIONS.index(row["version"]),
+            list(CONTROL).index(row["environment"]),
+            AGENTS.index(row["agent"]),
+        )
+
+    return sorted(tables.rows(read_all(results, NAME)), key=place)
+
+
+def comparisons(results: Path) -> list[tables.Row]:
+    """xlvin-r minus each other agent, paired over seeds, with a 95 % interval."""
+    scores = {
+        (record.version, record.environment, record.agent): {e["seed"]: float(e["score"]) for e in record.seeds}
+        for record in read_all(results, NAME)
+    }
+    found = []
+    for version in VERSIONS:
+        for environment in CONTROL:
+            for other in COMPARED:
+                first = scores.get((version, environment, "xlvin-r"), {})
+                second = scores.get((version, environment, other), {})
+                shared = sorted(first.keys() & second.keys())
+                if len(shared) > 1:
+                    pair = paired_difference([first[s] for s in shared], [second[s] for s in shared])
+                    found.append({"version": version, "environment": environment, "xlvin-r minus": other} | pair)
+    return found
+
+
+def summary(results: Path) -> str:
+    """Both versions beside the paper's numbers, then the paired differences, as Markdown."""
+    table = rows(results)
+    parts = [f"### As printed in the paper\n\n{tables.markdown(_printed())}"]
+    for version in VERSIONS:
+        chosen = [row for row in table if row["version"] == version]
+        if chosen:
+            counts = sorted({row["seeds"] for row in chosen})
+            many = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+            shown = tables.pivot(chosen, "agent", "environment", _cell)
+            parts.append(
+                f"### This library, {version} version\n\nMean ± standard deviation over {many} seeds, then the "
+                f"interquartile mean with its 95 % interval.\n\n{tables.markdown(shown)}"
+            )
+    differences = [
+        {
+            "version": row["version"],
+            "environment": row["environment"],
+            "xlvin-r minus": row["xlvin-r minus"],
+            "difference": f"{row['difference']:+.1f}",
+            "95 % interval": f"{row['low']:+.1f} to {row['high']:+.1f}",
+        }
+        for row in comparisons(results)
+    ]
+    if differences:
+        parts.append(f"### Paired differences over seeds\n\n{tables.markdown(differences)}")
+    return "\n\n".join(parts)
+
+
+def _cell(row: tables.Row) -> str:
+    return f"{row['mean']:.1f} ± {row['std']:.1f} ({row['iqm']:.1f}; {row['low']:.1f} to {row['high']:.1f})"
+
+
+def _printed() -> list[tables.Row]:
+    return [
+        {"agent": agent}
+        | {
+            environment: "{:.1f} ± {:.1f}".format(*scores[agent]) if agent in scores else ""
+            for environment, scores in PAPER.items()
+        }
+        for agent in AGENTS
+        if agent != "xlvin-untrained"
+    ]
+
+
+def figure(results: Path, path: Path) -> None:
+    """Every seed of the tuned and the paper's version, beside the printed means."""
+    from matplotlib.figure import Figure
+
+    table = {(r.version, r.environment, r.agent): r for r in read_all(results, NAME)}
+    picture = Figure(figsize=(11, 6.4), layout="constrained")
+    axes = picture.subplots(2, len(CONTROL), sharex=True)
+    for row, version in enumerate(VERSIONS):
+        for column, environment in enumerate(CONTROL):
+            axis = axes[row, column]
+            for place, agent in enumerate(AGENTS):
+                record = table.get((version, environment, agent))
+                if record is not None:
+                    spread = [place + 0.28 * (i / max(1, len(record.scores) - 1) - 0.5) for i in range(len(record.scores))]
+                    axis.scatter(spread, record.scores, s=11, color=f"C{place}", alpha=0.55, linewidths=0)
+                    axis.hlines(sum(record.scores) / len(record.scores), place - 0.3, place + 0.3, color=f"C{place}", lw=2)
+                if agent in PAPER[environment]:
+                    axis.plot(place, PAPER[environment][agent][0], marker="_", ms=14, mew=1.2, color="black")
+            axis.set_title(environment if row == 0 else "", fontsize=10)
+            axis.set_ylabel(f"{version} version" if column == 0 else "")
+            axis.set_xticks(range(len(AGENTS)), AGENTS, rotation=35, ha="right", fontsize=8)
+            axis.grid(axis="y", alpha=0.25)
+            axis.spines[["top", "right"]].set_visible(False)
+    picture.suptitle("Greedy return after training: every seed, their mean (coloured bar), the paper's mean (black)", fontsize=11)
+    with replacing(path) as temporary:
+        picture.savefig(temporary, dpi=130, format="png")

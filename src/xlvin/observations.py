@@ -1,0 +1,38 @@
+"""Observations as networks read them, the same for environments while training and for agents in use.
+
+Vectors are float32, images [channels, height, width], discrete states one-hot; what has another shape is
+flattened.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xlvin.errors import XLVINError
+
+Array = NDArray[Any]
+# The shape of a discrete state, which is a number.
+DISCRETE: tuple[int, ...] = ()
+
+
+def convert(observation: Any, given: tuple[int, ...], read: tuple[int, ...], dtype: str) -> Array:
+    """Observations [*given] or [B, *given] as a new array [*read] or [B, *read]."""
+    if given == DISCRETE:
+        return _one_hot(np.asarray(observation), read[0])
+    array = np.array(observation, dtype=dtype)
+    if given == read:
+        return array
+    if len(read) == 3:
+        return np.moveaxis(array, -1, -3)
+    return array.reshape(*array.shape[: array.ndim - len(given)], *read)
+
+
+def _one_hot(states: Array, count: int) -> Array:
+    if not np.issubdtype(states.dtype, np.integer) or (states < 0).any() or (states >= count).any():
+        raise XLVINError(f"A discrete state must be a whole number from 0 to {count - 1}, not {states}.")
+    rows = np.zeros((*states.shape, count), np.float32)
+    np.put_along_axis(rows, states[..., None], 1.0, -1)
+    return rows
