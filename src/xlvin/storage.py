@@ -20,7 +20,9 @@ OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace `path` by `content` in one step; on any failure the old file stays as it was."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(
+        f".{path.name}.part"
+    )  # a fixed name: what a killed process left is overwritten
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
@@ -55,9 +57,9 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
-    """Write tensors and JSON metadata into one safetensors file, atomically."""
+    """Write tensors and JSON metadata into one safetensors file, atomically; equal content, equal bytes."""
     content = safetensors.torch.save(tensors, {key: json.dumps(value) for key, value in metadata.items()})
-    write_atomically(path, content)
+    write_atomically(path, _with_sorted_metadata(content))
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -85,3 +87,12 @@ def check_tensors(path: Path | str, found: dict[str, Tensor], expected: dict[str
             )
         if not found[name].isfinite().all():
             raise XLVINError(f"{path} holds numbers that are not finite ({name}); make it anew.")
+
+
+def _with_sorted_metadata(content: bytes) -> bytes:
+    """A safetensors file (length, JSON header, data), whose writer puts metadata in no particular order."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(header.get("__metadata__", {}).items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    return content[:8] + text.ljust(size) + content[8 + size :]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from xlvin.errors import XLVINError
 from xlvin.executor.artefact import load_executor
 from xlvin.executor.evaluation import SIZES, Cell, cells, evaluate_cell, roll
-from xlvin.executor.network import Executor
+from xlvin.executor.network import Executor, ExecutorConfig
 from xlvin.executor.traces import trace_family
 from xlvin.mdp.families import CARTPOLE_STATES, FAMILIES
 from xlvin.mdp.tabular import TabularMDP
@@ -20,6 +20,8 @@ STOCHASTIC = [name for name in FAMILIES if name.endswith("stochastic") or name =
 
 class Perfect(nn.Module):
     """Value iteration in the clothes of an executor."""
+
+    config = ExecutorConfig(steps=2)  # of a kind whose sweeps go through `forward`
 
     def forward(self, mdp: TabularMDP, values: Tensor) -> Tensor:
         return mdp.action_values(values).amax(-1)

@@ -1,4 +1,4 @@
-"""One cell of a control experiment: an agent on an environment for some seeds, trained and scored greedily."""
+"""One cell of a control experiment: an agent on an environment, trained for some seeds and scored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class Cell:
 class Outcome:
     """What came of it."""
 
-    seeds: list[dict[str, Any]]  # seed, score, steps (environment steps that training used), last training return
+    seeds: list[
+        dict[str, Any]
+    ]  # seed, score, steps (environment steps that training used), last training return
     config: dict[str, Any]  # resolved, without the seeds
     seconds: float
 
@@ -67,11 +69,26 @@ def resolved(config: TrainConfig) -> dict[str, Any]:
     return fields
 
 
+# What the environment decides and training fills in.
+FILLED_IN = ("observation", "given", "actions", "discount")
+
+
+def settings(config: dict[str, Any]) -> dict[str, Any]:
+    """What was chosen in a kept configuration, without what the environment decides."""
+    network = {name: value for name, value in config["network"].items() if name not in FILLED_IN}
+    return {**config, "network": network}
+
+
 def split(cell: Cell, size: int) -> list[Cell]:
     """The cell as several of at most `size` seeds."""
     config = cell.config
     return [
-        replace(cell, config=replace(config, first_seed=first, seeds=min(size, config.first_seed + config.seeds - first)))
+        replace(
+            cell,
+            config=replace(
+                config, first_seed=first, seeds=min(size, config.first_seed + config.seeds - first)
+            ),
+        )
         for first in range(config.first_seed, config.first_seed + config.seeds, size)
     ]
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 
-
 @dataclass(frozen=True)
 class Effort:
     """How an experiment is run: which part of it, on how many cores, on which device."""

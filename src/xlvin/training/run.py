@@ -163,9 +163,8 @@ def _train_in(folder: Path, trainer: Trainer, progress: Progress | None, checkpo
     with contextlib.closing(_Log(folder, trainer.config, trainer.round)) as log:
         try:
             while not trainer.finished:
-                metrics = trainer.train_round(progress)
+                log.add(trainer.round + 1, trainer.train_round(progress))
                 good = trainer.state()
-                log.add(trainer.round, metrics)
                 if trainer.finished or time.monotonic() - written >= checkpoint_every:
                     log.sync()
                     save_tensors(path, good, description)

@@ -1,0 +1,136 @@
+"""Small environments as a user would register them, good ones and faulty ones."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+CORRIDOR, PICTURE = "xlvin-tests/Corridor-v0", "xlvin-tests/Picture-v0"
+FAULTY = "xlvin-tests/Faulty-v0"
+NAN_REWARD, NAN_OBSERVATION, CRASH, CRASH_ON_RESET, WRONG_SHAPE, LAST_NAN = (
+    f"xlvin-tests/{name}-v0"
+    for name in ("NaNReward", "NaNObservation", "Crash", "CrashOnReset", "WrongShape", "LastNaN")
+)
+DICT, FORGETFUL = "xlvin-tests/Dict-v0", "xlvin-tests/Forgetful-v0"
+
+
+class Corridor(gymnasium.Env[Any, Any]):
+    """Five cells; the right end pays 1 and terminates, the left end terminates, cells cost 0.1.
+
+    Gives the same array every time, changed in place, as some environments do.
+    """
+
+    observation_space = spaces.Box(-1.0, 10.0, (2,), np.float32)
+    action_space = spaces.Discrete(3)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.place, self.moves = int(self.np_random.integers(1, 4)), 0
+        self.buffer = np.zeros(2, np.float32)
+        return self._observe(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.place += action - 1
+        self.moves += 1
+        reward = 1.0 if self.place == 4 else -0.1
+        return self._observe(), reward, self.place in (0, 4), False, {}
+
+    def _observe(self) -> np.ndarray:
+        self.buffer[:] = self.place, self.moves
+        return self.buffer
+
+
+class Picture(gymnasium.Env[Any, Any]):
+    """A bright square that moves left or right over a dark image, [height, width, channels] in bytes."""
+
+    observation_space = spaces.Box(0, 255, (36, 40, 3), np.uint8)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.place = int(self.np_random.integers(2, 6))
+        return self._observe(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.place += 2 * action - 1
+        return self._observe(), float(action), self.place in (0, 7), False, {}
+
+    def _observe(self) -> np.ndarray:
+        image = np.zeros((36, 40, 3), np.uint8)
+        image[10:20, 5 * self.place : 5 * self.place + 5] = 255
+        return image
+
+
+class Faulty(Corridor):
+    """Does something wrong at the second step of its third episode (or in its reset)."""
+
+    def __init__(self, fault: str = "none") -> None:
+        self.fault, self.episodes = fault, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        self.episodes += 1
+        observation, info = super().reset(seed=seed)
+        self.place = 2
+        if self.fault == "reset" and self.episodes == 3:
+            raise OSError("the simulator is gone")
+        return observation, info
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        observation, reward, _, _, info = super().step(1)
+        terminated = self.moves == 3
+        if self.episodes < 3:
+            return observation, reward, terminated, False, info
+        if self.fault == "last" and terminated:
+            observation = np.full(2, np.nan, np.float32)
+        if self.moves == 2:
+            if self.fault == "crash":
+                raise ZeroDivisionError("the pole is nowhere")
+            if self.fault == "shape":
+                observation = np.zeros(3, np.float32)
+            if self.fault == "reward":
+                reward = float("nan")
+            if self.fault == "observation":
+                observation = np.array([1.0, np.inf], np.float32)
+        return observation, reward, terminated, False, info
+
+
+class Dictionary(Corridor):
+    observation_space = spaces.Dict({"place": spaces.Discrete(5)})  # type: ignore[assignment]
+
+
+class Forgetful(Corridor):
+    """Its episodes do not depend on the seed."""
+
+    resets = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        Forgetful.resets += 1
+        super().reset(seed=seed)
+        self.moves = 100 * Forgetful.resets
+        return self._observe(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.moves += 1
+        return self._observe(), 0.0, False, False, {}
+
+
+def register(name: str, environment: Any, **options: Any) -> None:
+    if name not in gymnasium.registry:
+        gymnasium.register(name, environment, **options)
+
+
+register(CORRIDOR, Corridor, max_episode_steps=6)
+register(PICTURE, Picture, max_episode_steps=5)
+register(DICT, Dictionary)
+register(FORGETFUL, Forgetful, max_episode_steps=50)
+register(FAULTY, Faulty, max_episode_steps=6)
+for name, fault in {
+    NAN_REWARD: "reward",
+    NAN_OBSERVATION: "observation",
+    CRASH: "crash",
+    CRASH_ON_RESET: "reset",
+    WRONG_SHAPE: "shape",
+    LAST_NAN: "last",
+}.items():
+    register(name, Faulty, kwargs={"fault": fault}, max_episode_steps=6)

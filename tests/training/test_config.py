@@ -1,0 +1,81 @@
+"""Configurations: what they refuse, what a budget buys, what is stored."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from xlvin.agents.base import AgentConfig
+from xlvin.errors import XLVINError
+from xlvin.training.config import Budget, PPOConfig, TrainConfig
+
+
+@pytest.mark.parametrize(
+    ("budget", "actors", "rounds", "spent"),
+    [
+        (Budget(total=10, per_round=10), 10, 1, 10),
+        (Budget(total=100, per_round=5), 5, 20, 100),
+        (Budget(total=3, per_round=5), 3, 1, 3),
+        (Budget(total=13, per_round=5), 5, 2, 10),  # what does not fill a round is not used
+        (Budget("transitions", 4096, 128, 8), 8, 4, 4096),
+        (Budget("transitions", 5000, 128, 8), 8, 4, 4096),
+        (Budget("transitions", 100, 128, 8), 8, 1, 96),  # never more than was granted
+        (Budget("transitions", 3, 128, 8), 3, 1, 3),
+    ],
+)
+def test_budgets(budget: Budget, actors: int, rounds: int, spent: int) -> None:
+    assert (budget.actors, budget.rounds) == (actors, rounds)
+    per_round = budget.actors * (budget.steps if budget.unit == "transitions" else 1)
+    assert per_round * budget.rounds == spent <= budget.total
+
+
+@pytest.mark.parametrize("fields", [{"total": 0}, {"per_round": 0}, {"environments": -1}, {"unit": "hours"}])
+def test_impossible_budgets(fields: dict[str, Any]) -> None:
+    with pytest.raises(XLVINError):
+        Budget(**fields)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"learning_rate": 0.0},
+        {"learning_rate": float("nan")},
+        {"reward_scale": float("inf")},
+        {"clip": -0.1},
+        {"max_grad_norm": 0.0},
+        {"epochs": 0},
+        {"minibatches": 0},
+        {"discount": 1.1},
+        {"gae_lambda": -0.1},
+    ],
+)
+def test_impossible_settings(fields: dict[str, Any]) -> None:
+    with pytest.raises(XLVINError):
+        PPOConfig(**fields)
+
+
+@pytest.mark.parametrize("fields", [{"seeds": 0}, {"first_seed": -1}, {"evaluation_episodes": 0}])
+def test_impossible_runs(fields: dict[str, Any]) -> None:
+    with pytest.raises(XLVINError):
+        TrainConfig(**fields)
+
+
+def test_configurations_survive_json() -> None:
+    config = TrainConfig(
+        "A-v0",
+        "ppo",
+        AgentConfig("ppo", (3, 84, 84), (84, 84, 3), 6),
+        Budget("transitions"),
+        PPOConfig(clip=0.1),
+        3,
+        7,
+    )
+    assert TrainConfig.from_dict(json.loads(json.dumps(asdict(config)))) == config
+    assert config.seed_list == (7, 8, 9)
+
+
+@pytest.mark.parametrize("stored", [{}, {"network": 3, "budget": {}, "ppo": {}}, {"future": 1}])
+def test_foreign_configurations_are_refused(stored: dict[str, Any]) -> None:
+    with pytest.raises(XLVINError, match="does not fit this version"):
+        TrainConfig.from_dict(stored)

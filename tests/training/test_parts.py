@@ -1,0 +1,94 @@
+"""The small parts of the loop: random streams, minibatches, moments, novelty."""
+
+import numpy as np
+import pytest
+import torch
+
+from xlvin.agents.registry import make_agent
+from xlvin.training.experience import Experience
+from xlvin.training.minibatches import minibatches
+from xlvin.training.moments import Moments
+from xlvin.training.novelty import MEMORY, Novelty
+from xlvin.training.rollouts import Segment
+from xlvin.training.seeding import derive_seed, generator
+from xlvin.training.stack import Stack
+
+
+def test_streams_depend_on_seed_purpose_and_counters_alone() -> None:
+    draws = {
+        key: generator(*key).random()
+        for key in [(0, "a", 0), (0, "a", 1), (0, "b", 0), (1, "a", 0), (0, "a", 0, 1)]
+    }
+    assert len(set(draws.values())) == len(draws)
+    assert generator(0, "a", 1).random() == draws[0, "a", 1]
+    assert derive_seed(3, "episode", 5) == derive_seed(3, "episode", 5) != derive_seed(3, "episode", 6)
+    assert 0 <= derive_seed(2**40, "x") < 2**31
+
+
+def test_minibatches_cover_every_row_once() -> None:
+    found = list(minibatches((3, 9), (10, 5), 4, 0, 0, torch.device("cpu")))
+    assert len(found) == 4
+    for index, count in enumerate((10, 5)):
+        rows = [
+            row for batch in found for row, w in zip(batch.rows[index], batch.weight[index], strict=True) if w
+        ]
+        assert sorted(int(row) for row in rows) == list(range(count))
+        sizes = [int(batch.weight[index].sum()) for batch in found]
+        assert max(sizes) - min(sizes) <= 1
+        for batch, size in zip(found, sizes, strict=True):
+            assert (batch.negative[index, :size] < size).all()
+            assert (batch.rows[index, size:] == 0).all()
+            assert (batch.negative[index, size:] == 0).all()
+
+
+def test_a_seeds_minibatches_do_not_depend_on_its_companions() -> None:
+    together = list(minibatches((3, 9), (50, 7), 3, 2, 1, torch.device("cpu")))
+    alone = list(minibatches((9,), (7,), 3, 2, 1, torch.device("cpu")))
+    for left, right in zip(together, alone, strict=True):
+        size = int(right.weight.sum())
+        assert torch.equal(left.rows[1, :size], right.rows[0, :size])
+        assert torch.equal(left.negative[1, :size], right.negative[0, :size])
+    other = list(minibatches((9,), (7,), 3, 2, 2, torch.device("cpu")))
+    assert not all(torch.equal(a.rows, b.rows) for a, b in zip(alone, other, strict=True))
+
+
+def test_moments_in_parts_are_those_of_the_whole() -> None:
+    values = np.random.default_rng(0).normal(5.0, 3.0, (100, 2)).astype(np.float32)
+    values[:, 1] = 7.0  # a constant feature is left unscaled
+    moments = Moments(2, (2,))
+    for part in np.split(values, [10, 11, 60]):
+        moments.update(1, part)
+    mean, scale = moments.standardisation()
+    np.testing.assert_allclose(mean[1], values.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(scale[1], [1.0 / values[:, 0].std(), 1.0], rtol=1e-5)
+    assert mean[0].tolist() == [0.0, 0.0]
+    assert scale[0].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("shape", [(2,), (1, 36, 36)])
+def test_novelty_is_zero_on_average_and_high_where_it_is_new(shape: tuple[int, ...]) -> None:
+    agents = [
+        make_agent("ppo", observation=shape, actions=2, seed=s, latent=6, inputs="raw") for s in range(2)
+    ]
+    stack = Stack(agents)
+    dtype = torch.float32 if len(shape) == 1 else torch.uint8
+    novelty = Novelty(agents[0], (0, 1), shape, dtype)
+
+    def episodes(*levels: int) -> Experience:
+        array = np.stack([np.full(shape, level) for level in levels]).astype(
+            str(dtype).removeprefix("torch.")
+        )
+        steps = len(levels) - 1
+        segment = Segment(array, np.zeros(steps, np.int64), np.zeros(steps, np.float32), True)
+        return Experience.from_segments([[segment], [segment]], "cpu")
+
+    known = episodes(*range(1, 12))
+    assert novelty.bonus(stack, known).abs().sum() == 0.0  # nothing to compare with yet
+    novelty.remember(known)
+    assert novelty.memory.shape == (2, MEMORY, *shape)
+    bonus = novelty.bonus(stack, episodes(1, 2, 3, 200))
+    torch.testing.assert_close(bonus.mean(1), torch.zeros(2), atol=1e-5, rtol=0)
+    assert (bonus[:, 2] > bonus[:, :2].amax(1)).all()
+    again = Novelty(agents[0], (0, 1), shape, dtype)
+    again.restore(novelty.state())
+    assert torch.equal(again.bonus(stack, known), novelty.bonus(stack, known))

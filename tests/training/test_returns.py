@@ -1,0 +1,76 @@
+"""Advantages and returns, against plain loops and numbers worked out by hand."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from xlvin.training.returns import advantages, discounted_sums
+
+
+def looped_sums(values: Tensor, carry: Tensor) -> Tensor:
+    result, following = values.clone(), torch.zeros(values.shape[:-1], dtype=values.dtype)
+    for t in reversed(range(values.shape[-1])):
+        following = values[..., t] + carry[..., t] * following
+        result[..., t] = following
+    return result
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 7, 8, 64, 257])
+def test_sums_equal_the_loop(steps: int) -> None:
+    generator = torch.Generator().manual_seed(steps)
+    values = torch.randn(3, steps, generator=generator, dtype=torch.float64)
+    carry = torch.rand(3, steps, generator=generator, dtype=torch.float64)
+    carry[torch.rand(3, steps, generator=generator) < 0.2] = 0.0
+    before = values.clone(), carry.clone()
+    torch.testing.assert_close(discounted_sums(values, carry), looped_sums(values, carry))
+    torch.testing.assert_close((values, carry), before, rtol=0, atol=0)
+
+
+def test_long_undiscounted_sums_stay_exact() -> None:
+    ones = torch.ones(1, 1000)
+    assert discounted_sums(ones, ones)[0].tolist() == [float(n) for n in range(1000, 0, -1)]
+
+
+def test_termination_cuts_the_bootstrap_and_truncation_keeps_it() -> None:
+    # Two episodes of two steps in one row, with gamma = 0.5 and lambda = 1: the first terminates, the second
+    # is truncated in a state of value 8.
+    advantage = advantages(
+        reward=torch.tensor([1.0, 2.0, 3.0, 4.0]),
+        value=torch.tensor([10.0, 20.0, 30.0, 40.0]),
+        next_value=torch.tensor([20.0, 99.0, 40.0, 8.0]),
+        terminated=torch.tensor([False, True, False, False]),
+        ended=torch.tensor([False, True, False, True]),
+        discount=0.5,
+        gae_lambda=1.0,
+    )
+    # Returns: 1 + 0.5 * 2 = 2 and 2; 3 + 0.5 * (4 + 0.5 * 8) = 7 and 8.
+    torch.testing.assert_close(advantage, torch.tensor([2.0 - 10.0, 2.0 - 20.0, 7.0 - 30.0, 8.0 - 40.0]))
+
+
+def test_lambda_zero_is_the_one_step_error() -> None:
+    advantage = advantages(
+        reward=torch.tensor([1.0, 1.0]),
+        value=torch.tensor([3.0, 5.0]),
+        next_value=torch.tensor([5.0, 7.0]),
+        terminated=torch.tensor([False, False]),
+        ended=torch.tensor([False, True]),
+        discount=0.9,
+        gae_lambda=0.0,
+    )
+    torch.testing.assert_close(advantage, torch.tensor([1.0 + 4.5 - 3.0, 1.0 + 6.3 - 5.0]))
+
+
+def test_concatenated_segments_equal_each_segment_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    lengths, ends = [3, 1, 5, 2], [True, False, False, True]
+    columns: list[list[Tensor]] = []
+    for length, terminates in zip(lengths, ends, strict=True):
+        last = torch.arange(length) == length - 1
+        numbers = [torch.randn(length, generator=generator) for _ in range(3)]
+        columns.append([*numbers, last & terminates, last])
+    together = advantages(*(torch.cat(column) for column in zip(*columns, strict=True)), 0.97, 0.8)
+    alone = torch.cat([advantages(*column, 0.97, 0.8) for column in columns])
+    torch.testing.assert_close(together, alone)
+    assert all(math.isfinite(number) for number in together.tolist())

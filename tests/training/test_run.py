@@ -1,0 +1,209 @@
+"""Runs on disk: what is written, and that a stopped run ends with the bits of one that was never stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import xlvin
+from xlvin.agents.base import AgentConfig
+from xlvin.agents.registry import named
+from xlvin.errors import XLVINError
+from xlvin.executor.artefact import load_provenance
+from xlvin.storage import load_tensors
+from xlvin.training.config import Budget, PPOConfig, TrainConfig
+from xlvin.training.run import default_folder, fingerprint, open_run, run
+from xlvin.training.trainer import Trainer
+
+from ..environments import CORRIDOR
+
+EPISODES, STEPS = Budget(total=12, per_round=3), Budget("transitions", 64, 8, 2)
+ROUNDS = 4
+
+
+def configure(budget: Budget, agent: str = "xlvin-r", **ppo: Any) -> TrainConfig:
+    network = AgentConfig(**named(agent), hidden=8, latent=6)
+    settings = PPOConfig(epochs=2, minibatches=2, novelty_coef=0.1, anneal=True)
+    return TrainConfig(CORRIDOR, agent, network, budget, replace(settings, **ppo), 2, evaluation_episodes=3)
+
+
+class StoppedError(Exception):
+    pass
+
+
+def stop_in(round_: int, epoch: int = 1) -> Any:
+    """A progress callback that ends the run in the middle of a round."""
+
+    def progress(now: int, done: int, metrics: dict[str, np.ndarray]) -> None:
+        if (now, done) == (round_, epoch):
+            raise StoppedError
+
+    return progress
+
+
+def checkpoint(folder: Path) -> dict[str, torch.Tensor]:
+    return load_tensors(folder / "checkpoint.safetensors")[0]
+
+
+def assert_same(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> None:
+    assert left.keys() == right.keys()
+    for name in left:
+        assert torch.equal(left[name], right[name]), name
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("budget", [EPISODES, STEPS], ids=["trajectories", "transitions"])
+@pytest.mark.parametrize("every", [0.0, 1e9], ids=["checkpoint every round", "never but at the end"])
+def test_stopped_anywhere_a_run_ends_with_the_same_bits(tmp_path: Path, budget: Budget, every: float) -> None:
+    config = configure(budget)
+    assert config.budget.rounds == ROUNDS
+    whole = run(config, tmp_path / "whole", checkpoint_every=every)
+    for stopped in range(ROUNDS):
+        with pytest.raises(StoppedError):
+            run(config, tmp_path / "parts", progress=stop_in(stopped), checkpoint_every=every)
+        # What was learnt in whole rounds is kept, also if no checkpoint was due.
+        if stopped:
+            assert int(checkpoint(tmp_path / "parts")["round"]) == stopped
+            assert [line["round"] for line in lines(tmp_path / "parts")[::2]] == list(range(1, stopped + 1))
+    parts = run(config, tmp_path / "parts", checkpoint_every=every)
+    assert_same(checkpoint(tmp_path / "whole"), checkpoint(tmp_path / "parts"))
+    assert (tmp_path / "whole/metrics.jsonl").read_text() == (tmp_path / "parts/metrics.jsonl").read_text()
+    assert np.array_equal(whole.returns, parts.returns)
+    for left, right in zip(whole.agents, parts.agents, strict=True):
+        assert_same(left.state_dict(), right.state_dict())
+
+
+def test_metrics_behind_the_checkpoint_are_dropped_and_redone(tmp_path: Path) -> None:
+    config = configure(EPISODES)
+    run(config, tmp_path / "whole")
+    with pytest.raises(StoppedError):
+        run(config, tmp_path / "killed", progress=stop_in(2), checkpoint_every=0.0)
+    # As after a kill between the last lines and their checkpoint, in the middle of a line.
+    with (tmp_path / "killed/metrics.jsonl").open("a") as file:
+        file.write('{"round": 3, "seed": 0, "return": 0.5}\n{"round": 3, "se')
+    run(config, tmp_path / "killed")
+    assert (tmp_path / "whole/metrics.jsonl").read_text() == (tmp_path / "killed/metrics.jsonl").read_text()
+
+
+def test_a_process_that_is_killed_resumes(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from xlvin.training.config import *\n"
+        "from xlvin.training.run import run\n"
+        "config = TrainConfig('CartPole-v0', 'ppo', AgentConfig(kind='ppo', hidden=8, latent=6),\n"
+        "    Budget('transitions', 1600, 20, 2), PPOConfig(epochs=1), evaluation_episodes=2)\n"
+        "run(config, Path(sys.argv[1]), checkpoint_every=0.0)\n"
+    )
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(script)]
+    process = subprocess.Popen([*command, str(tmp_path / "killed")], env=environment)
+    metrics, deadline = tmp_path / "killed/metrics.jsonl", time.monotonic() + 60
+    while not metrics.exists() or len(metrics.read_text().splitlines()) < 5:
+        assert process.poll() is None, "the job ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    killed_at = len(metrics.read_text().splitlines())
+    assert 5 <= killed_at < 40
+    scope: dict[str, Any] = {}
+    exec(script.read_text().rsplit("\n", 2)[0], scope)  # all but the last line
+    run(scope["config"], tmp_path / "whole")
+    run(scope["config"], tmp_path / "killed")
+    assert_same(checkpoint(tmp_path / "whole"), checkpoint(tmp_path / "killed"))
+    assert [line["round"] for line in lines(tmp_path / "killed")] == list(range(1, 41))
+    assert (tmp_path / "whole/metrics.jsonl").read_text() == metrics.read_text()
+    assert not list((tmp_path / "killed").glob(".*"))
+
+
+def test_a_run_folder_tells_its_story(tmp_path: Path) -> None:
+    result = run(configure(EPISODES), tmp_path / "run")
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "checkpoint.safetensors",
+        "config.json",
+        "evaluation.json",
+        "metrics.jsonl",
+        "tensorboard",
+    ]
+    told = json.loads((tmp_path / "run/config.json").read_text())
+    assert TrainConfig.from_dict(told["config"]) == result.config
+    assert result.config.network.observation == (2,)
+    assert told["executor_sha256"] == load_provenance("random-deterministic")["sha256"]
+    assert told["provenance"]["xlvin"] == xlvin.__version__
+    found = lines(tmp_path / "run")
+    assert [(line["round"], line["seed"]) for line in found] == [(r, s) for r in range(1, 5) for s in (0, 1)]
+    assert {"return", "steps", "total", "policy", "value", "entropy", "transe"} <= found[0].keys()
+    assert found[0]["steps"] < found[-2]["steps"]
+    scores = json.loads((tmp_path / "run/evaluation.json").read_text())["seeds"]
+    assert [seed["score"] for seed in scores] == pytest.approx(result.scores.tolist())
+    assert len(scores[0]["returns"]) == 3
+    assert list((tmp_path / "run/tensorboard").iterdir())
+
+
+def test_finished_runs_are_returned_not_redone(tmp_path: Path) -> None:
+    config = configure(EPISODES)
+    first = run(config, tmp_path)
+    second = run(config, tmp_path, progress=stop_in(0))
+    assert np.array_equal(first.returns, second.returns)
+    (tmp_path / "evaluation.json").write_text("{")  # a damaged one is made anew
+    assert np.array_equal(run(config, tmp_path).returns, first.returns)
+
+
+def test_without_a_folder_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = configure(EPISODES)
+    result = run(config)
+    assert result.folder is None
+    assert not list(tmp_path.iterdir())
+    assert np.array_equal(result.returns, run(config, tmp_path / "kept").returns)
+
+
+def test_opening_a_run_gives_its_agents(tmp_path: Path) -> None:
+    result = run(configure(EPISODES), tmp_path)
+    config, agents = open_run(tmp_path)
+    assert config == result.config
+    for left, right in zip(agents, result.agents, strict=True):
+        assert_same(left.state_dict(), right.state_dict())
+    assert not torch.equal(agents[0].actor.weight, agents[1].actor.weight)
+
+
+def test_folders_without_a_run_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(XLVINError, match="holds no run"):
+        open_run(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(XLVINError, match="no checkpoint yet"):
+        open_run(tmp_path)
+
+
+def test_the_default_folder_stands_for_the_whole_configuration() -> None:
+    config = replace(configure(EPISODES), environment="ALE/Alien-v5")
+    assert default_folder(config).parts[0] == "runs"
+    assert default_folder(config).name == f"ALE-Alien-v5-xlvin-r-{fingerprint(config)}"
+    assert default_folder(config) == default_folder(replace(config))
+    assert default_folder(config) != default_folder(replace(config, first_seed=1))
+
+
+def test_a_state_is_a_copy() -> None:
+    trainer = Trainer(configure(STEPS))
+    trainer.train_round()
+    state = trainer.state()
+    before = {name: tensor.clone() for name, tensor in state.items()}
+    trainer.train_round()
+    assert_same(state, before)
+    trainer.restore(state)
+    assert trainer.round == 1
+    assert_same(trainer.state(), before)
