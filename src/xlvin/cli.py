@@ -43,6 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except XLVINError as error:
         print(f"xlvin: {error}", file=sys.stderr)
         return error.exit_code
+    except BrokenPipeError:  # the reader of our output has gone, as in `xlvin train --help | head`
+        sys.stdout = None
+        return 0
     except OSError as error:
         print(f"xlvin: {error.strerror or error} ({error.filename}).", file=sys.stderr)
         return 2

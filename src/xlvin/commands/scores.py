@@ -14,13 +14,14 @@ from xlvin.training.config import TrainConfig
 def print_scores(config: TrainConfig, returns: NDArray[np.float64], folder: Path, as_json: bool) -> None:
     """Print the mean over seeds and every seed's mean of `returns` [S, episodes]."""
     scores = returns.mean(1)
+    std = float(scores.std(ddof=1)) if len(scores) > 1 else 0.0
     if as_json:
         seeds = [{"seed": seed, "score": float(s)} for seed, s in zip(config.seed_list, scores, strict=True)]
         row = {
             "environment": config.environment,
             "agent": config.agent,
             "mean": float(scores.mean()),
-            "std": float(scores.std()),
+            "std": std,
             "episodes": returns.shape[1],
             "seeds": seeds,
             "folder": str(folder),
@@ -28,6 +29,6 @@ def print_scores(config: TrainConfig, returns: NDArray[np.float64], folder: Path
         print(json.dumps(row))
         return
     each = "  ".join(f"{score:.1f}" for score in scores)
-    print(f"{config.agent} on {config.environment}: {scores.mean():.1f} +- {scores.std():.1f}")
+    print(f"{config.agent} on {config.environment}: {scores.mean():.1f} +- {std:.1f}")
     print(f"  greedy, {returns.shape[1]} fresh episodes a seed; seeds: {each}")
     print(f"  kept in {folder}")

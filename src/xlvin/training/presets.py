@@ -43,8 +43,8 @@ PAPER_EPOCHS = {"CartPole-v0": 100}  # section 4.1
 # Ours: a start that works on any small control task; rewards are scaled to keep values near one.
 GENERAL = PPOConfig(learning_rate=1e-3, epochs=10, minibatches=4, gae_lambda=0.95, reward_scale=0.1)
 
-# Ours: found by `xlvin.experiments.tuning` and refined by hand, on seeds from 1,000; by environment and kind of
-# agent, so that agents which differ in their executor only share settings.
+# Ours: found by `xlvin.experiments.tuning` and refined by hand on seeds from 1,000. By environment and kind
+# of agent; agents that differ in their executor only share settings.
 TUNED: dict[str, dict[str, Settings]] = {
     "CartPole-v0": {
         "ppo": {"epochs": 100, "discount": 0.9, "recompute": True, "inputs": "bounds"},
