@@ -103,7 +103,7 @@ def test_it_draws_actions_by_their_probabilities(pair: tuple[Agent, Agent, str])
     torch.manual_seed(0)
     drawn, _ = agent.predict(np.stack([observation] * 400), deterministic=False)
     with torch.no_grad():
-        expected = agent(agent._read(observation)[0]).logits.softmax(-1)[0].numpy()
+        expected = agent(torch.from_numpy(agent._read(observation)[0])).logits.softmax(-1)[0].numpy()
     found = np.bincount(drawn, minlength=agent.config.actions) / 400
     assert np.abs(found - expected).max() < 0.12
 
@@ -119,7 +119,7 @@ def test_it_returns_from_a_file_as_it_went(pair: tuple[Agent, Agent, str], tmp_p
     given = np.stack(observations(environment))
     assert np.array_equal(loaded.predict(given)[0], agent.predict(given)[0])
     with torch.no_grad():
-        left, right = (each(each._read(given)[0]) for each in (agent, loaded))
+        left, right = (each(torch.from_numpy(each._read(given)[0])) for each in (agent, loaded))
     assert torch.equal(left.logits, right.logits)
     assert torch.equal(left.value, right.value)
 

@@ -97,14 +97,15 @@ def test_losses_that_are_not_finite_stop_the_run(tmp_path: Path, agent: str) -> 
 def test_weights_that_are_not_finite_never_reach_a_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step = Trainer._step
+    learn = Trainer._learn
 
-    def overflow(self: Trainer, loss: torch.Tensor) -> None:
-        step(self, loss)
+    def overflow(self: Trainer, *arguments: Any) -> Any:
+        metrics = learn(self, *arguments)
         if self.round == 2:
             self.stack.flat[1, 0] = float("inf")
+        return metrics
 
-    monkeypatch.setattr(Trainer, "_step", overflow)
+    monkeypatch.setattr(Trainer, "_learn", overflow)
     config = configure(CORRIDOR, epochs=1)  # the loss of the only update is still fine
     with pytest.raises(RunFailedError, match="weights of seed 6 became inf in round 3"):
         run(config, tmp_path)
@@ -212,9 +213,9 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "weights of one seed": keep_one_seed,
 }
 RESUME_ONLY: dict[str, Callable[[Path], object]] = {
-    "no optimiser": tensor("optimiser.exp_avg", lambda moment: None),
-    "actions that do not exist": tensor("actors.actions", lambda actions: actions + 99),
-    "lengths that do not add up": tensor("actors.lengths", lambda lengths: lengths + 1),
+    "no optimiser": tensor("optimiser.first", lambda moment: None),
+    "actions that do not exist": tensor("actors.action", lambda actions: actions + 99),
+    "lengths that do not add up": tensor("actors.length", lambda lengths: lengths + 1),
     "configuration no JSON": lambda folder: (folder / "config.json").write_text("{"),
     "configuration a list": lambda folder: (folder / "config.json").write_text("[]"),
     "metrics damaged": lambda folder: (folder / "metrics.jsonl").write_text("what\n"),

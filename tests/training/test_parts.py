@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from xlvin.agents.registry import make_agent
+from xlvin.training.adam import Adam
 from xlvin.training.experience import Experience
-from xlvin.training.minibatches import minibatches
+from xlvin.training.minibatches import at, minibatches
 from xlvin.training.moments import Moments
 from xlvin.training.novelty import MEMORY, Novelty
 from xlvin.training.rollouts import Segment
@@ -92,3 +93,29 @@ def test_novelty_is_zero_on_average_and_high_where_it_is_new(shape: tuple[int, .
     again = Novelty(agents[0], (0, 1), shape, dtype)
     again.restore(novelty.state())
     assert torch.equal(again.bonus(stack, known), novelty.bonus(stack, known))
+
+
+def test_adam_is_torchs_adam() -> None:
+    torch.manual_seed(0)
+    weights = torch.randn(2, 5)
+    reference = weights.clone().requires_grad_()
+    ours, theirs = Adam(weights, 1e-5), torch.optim.Adam([reference], lr=0.1, eps=1e-5)
+    for step in range(5):
+        gradient = torch.randn(2, 5) * 10.0**-step
+        ours.step(gradient, 0.1)
+        reference.grad = gradient
+        theirs.step()
+        torch.testing.assert_close(weights, reference.detach())
+    again = Adam(weights.clone(), 1e-5)
+    again.restore(ours.state())
+    assert (again.steps, again.first.tolist()) == (5, ours.first.tolist())
+
+
+def test_picking_rows() -> None:
+    values = torch.arange(24).view(2, 4, 3)
+    index = torch.tensor([[3, 0], [1, 1]])
+    assert at(values, index).tolist() == [
+        [values[0, 3].tolist(), values[0, 0].tolist()],
+        [values[1, 1].tolist(), values[1, 1].tolist()],
+    ]
+    assert at(values[:1, :, 0], index[:1]).tolist() == [[9, 0]]

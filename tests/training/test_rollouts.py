@@ -9,6 +9,7 @@ import pytest
 from xlvin.envs.environment import Environment
 from xlvin.errors import XLVINError
 from xlvin.training.rollouts import Actors, Segment
+from xlvin.training.seeding import derive_seed
 
 from ..environments import CORRIDOR, FORGETFUL
 
@@ -35,7 +36,7 @@ def same(left: Segment, right: Segment) -> bool:
 def replayed(name: str, actors: Actors, s: int, e: int, round_: int, segment: Segment) -> None:
     """The environment itself gives this episode for these actions."""
     environment = Environment(name)
-    observation = environment.reset(_episode_seed(actors, s, e, round_))
+    observation = environment.reset(derive_seed(actors.seeds[s], "training episode", e, round_))
     assert np.array_equal(observation, segment.observations[0])
     for t, action in enumerate(segment.actions):
         observation, reward, terminated, truncated = environment.step(int(action))
@@ -43,11 +44,6 @@ def replayed(name: str, actors: Actors, s: int, e: int, round_: int, segment: Se
         assert reward == pytest.approx(float(segment.rewards[t]))
         assert (terminated or truncated) == (t == len(segment.actions) - 1)
     assert terminated == segment.terminated
-
-
-def _episode_seed(actors: Actors, s: int, e: int, episode: int) -> int:
-    actors._episode[s, e] = episode
-    return actors._episode_seed(s, e)
 
 
 def test_trajectories_are_exactly_one_complete_episode_per_environment() -> None:
@@ -131,7 +127,7 @@ def test_an_environment_that_does_not_repeat_itself_is_told_of() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"actions": np.array([5] * 6)}, {"actions": np.zeros(2, int)}, {"lengths": np.full(6, -1)}],
+    [{"action": np.array([5] * 6)}, {"action": np.zeros(2, int)}, {"length": np.full(6, -1)}],
 )
 def test_senseless_states_are_refused(change: dict[str, np.ndarray]) -> None:
     actors = make()

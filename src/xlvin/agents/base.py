@@ -19,6 +19,7 @@ from xlvin.executor.network import ExecutorConfig
 from xlvin.latent.encoders import ImageEncoder, MLPEncoder
 from xlvin.observations import convert
 from xlvin.planner.execution import Wiring
+from xlvin.planner.inference import Recorder
 from xlvin.storage import save_tensors
 
 FORMAT = "xlvin-agent-1"
@@ -116,6 +117,7 @@ class Agent(nn.Module, ABC):
     def __init__(self, config: AgentConfig) -> None:
         super().__init__()
         self.config = config
+        self._recorder = Recorder(self)
         if config.actions < 1 or not config.observation:
             raise XLVINError("An agent needs the shape of its observations and at least one action.")
         self.encoder: nn.Module
@@ -143,7 +145,6 @@ class Agent(nn.Module, ABC):
         """Policy and value of observations [B, ...]."""
         return self.decide(self.embed(observation))
 
-    @torch.inference_mode()
     def predict(
         self,
         observation: Any,
@@ -156,10 +157,12 @@ class Agent(nn.Module, ABC):
         Called as in Stable-Baselines3, except that the most probable action is the default. Agents here keep
         nothing between steps: `state` and `episode_start` are not read, and the second result is None.
         """
-        tensor, single = self._read(observation)
-        logits = self(tensor).logits
-        actions = logits.argmax(-1) if deterministic else logits.softmax(-1).multinomial(1).squeeze(-1)
-        chosen = actions.cpu().numpy()
+        batch, single = self._read(observation)
+        logits = self._recorder(batch)[0]
+        if deterministic:
+            chosen = logits.argmax(-1)
+        else:
+            chosen = torch.from_numpy(logits).softmax(-1).multinomial(1).squeeze(-1).numpy()
         return (chosen[0] if single else chosen), None
 
     def plan(self, observation: Any) -> ImaginedTree:
@@ -186,7 +189,7 @@ class Agent(nn.Module, ABC):
         executor = None if self.executor is None else asdict(self.executor)
         return {"format": FORMAT, "config": asdict(self.config), "executor": executor}
 
-    def _read(self, observation: Any) -> tuple[Tensor, bool]:
+    def _read(self, observation: Any) -> tuple[NDArray[Any], bool]:
         """One observation or a batch as a batch for the network, and whether it was one."""
         config, array = self.config, np.asarray(observation)
         given = config.observation if config.given is None else config.given
@@ -196,8 +199,7 @@ class Agent(nn.Module, ABC):
         if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
             raise XLVINError("The observation holds something other than finite numbers, such as NaN.")
         dtype = "uint8" if len(config.observation) == 3 and array.dtype == np.uint8 else "float32"
-        batch = convert(array[None] if single else array, given, config.observation, dtype)
-        return torch.from_numpy(batch).to(next(self.parameters()).device), single
+        return convert(array[None] if single else array, given, config.observation, dtype), single
 
 
 def initialise(agent: Agent, actor: Sequence[nn.Module], critic: nn.Linear) -> None:

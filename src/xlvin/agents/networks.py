@@ -62,11 +62,12 @@ class ModelBasedAgent(Agent):
 
         A node's value and policy are the agent's own when it plans from there, K steps on.
         """
-        tensor, single = self._read(observation)
+        batch, single = self._read(observation)
         if not single:
             raise XLVINError("A plan starts at one observation; give them one at a time.")
+        root = self.embed(torch.from_numpy(batch).to(next(self.parameters()).device))
         levels = []
-        for level in self.imagine(self.embed(tensor)).levels:
+        for level in self.imagine(root).levels:
             outputs = [self.decide(nodes) for nodes in torch.split(level.embedding[0], CHUNK)]
             value = torch.cat([output.value for output in outputs])
             policy = torch.cat([output.logits.softmax(-1) for output in outputs])

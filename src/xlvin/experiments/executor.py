@@ -20,7 +20,7 @@ from xlvin.executor.network import Executor, ExecutorConfig
 from xlvin.executor.pretrain import PretrainConfig, pretrain
 from xlvin.executor.traces import TracedMDPs
 from xlvin.experiments.executor_tables import by_size, means, shown, size
-from xlvin.experiments.workers import run_jobs
+from xlvin.experiments.workers import Effort, run_jobs
 from xlvin.mdp.families import FAMILIES, sample
 from xlvin.mdp.tabular import TabularMDP
 from xlvin.mdp.value_iteration import value_iteration
@@ -57,17 +57,20 @@ ABLATION_CELLS = [
 ]
 
 
-def run(results: Path) -> None:
+def run(results: Path, effort: Effort | None = None) -> None:
     """Measure the shipped executors, then pretrain and measure every ablation."""
+    effort = effort or Effort()
     shipped = [(executor, family) for family in reversed(FAMILIES) for executor in SHIPPED]
-    for (executor, family), (rows, seconds) in run_jobs(_measure_shipped, shipped):
+    shipped = [(name, family) for name, family in shipped if effort.wants(f"shipped/{family}/{name}")]
+    for (executor, family), (rows, seconds) in run_jobs(_measure_shipped, shipped, effort.workers):
         described = load_provenance(executor)
         config = {"count": COUNT, "executor_sha256": described["sha256"], "pretraining": described["config"]}
         _write(results, "shipped", family, executor, [_entry(EVALUATION_SEED, rows)], config, seconds)
     trained: dict[str, list[dict[str, Any]]] = {}
     spent: dict[str, float] = {}
-    jobs = [(agent, seed) for agent in ABLATIONS for seed in ABLATION_SEEDS]
-    for (agent, seed), (rows, seconds) in run_jobs(_measure_ablation, jobs):
+    wanted = [agent for agent in ABLATIONS if effort.wants(f"ablation/{ABLATION_BASE.family}/{agent}")]
+    jobs = [(agent, seed) for agent in wanted for seed in ABLATION_SEEDS]
+    for (agent, seed), (rows, seconds) in run_jobs(_measure_ablation, jobs, effort.workers):
         trained.setdefault(agent, []).append(_entry(seed, rows))
         spent[agent] = spent.get(agent, 0.0) + seconds
         if len(trained[agent]) == len(ABLATION_SEEDS):

@@ -101,6 +101,10 @@ class _Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._depends = {_storage(entry)}
         self._alive: list[object] = []  # freed memory would be given to a later result
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # otherwise torch imports its compiler for a second, just to say that it is not wanted
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

@@ -30,7 +30,7 @@ def evaluate(
     Episode starts are derived from each agent's training seed by a stream of their own.
     """
     copies = [copy.deepcopy(agent).cpu() for agent in agents]
-    policy = greedy_policy(Stack(copies, device), copies[0], torch.device(device))
+    policy = greedy_policy(Stack(copies, device), copies[0])
     actors = Actors(environment, seeds, min(PARALLEL, episodes), {}, "evaluation")
     try:
         rounds = [actors.trajectories(policy, round_) for round_ in range(-(-episodes // actors.count))]

@@ -9,6 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from xlvin.agents.base import Batch
+from xlvin.training.experience import Experience
+from xlvin.training.objective import Sample, Targets
 from xlvin.training.seeding import generator
 
 
@@ -39,3 +42,28 @@ def minibatches(
     columns = (torch.from_numpy(array).to(device) for array in (rows, negative, weight))
     for minibatch in zip(*(column.unbind(1) for column in columns), strict=True):
         yield Minibatch(*minibatch)
+
+
+class Rows:
+    """The transitions of a round with what PPO holds against them, to be picked from."""
+
+    def __init__(self, experience: Experience, reward: Tensor, targets: Targets) -> None:
+        self._pool = experience.pool
+        # Picked together: one copy of all numbers of a row instead of one for each.
+        self._integers = torch.stack((experience.state, experience.action), -1)
+        self._numbers = torch.stack((reward, *targets), -1)
+
+    def sample(self, chosen: Minibatch) -> Sample:
+        """A minibatch."""
+        state, action = at(self._integers, chosen.rows).unbind(-1)
+        reward, *targets = at(self._numbers, chosen.rows).unbind(-1)
+        batch = Batch(at(self._pool, state), action, reward, at(self._pool, state + 1), chosen.negative)
+        return Sample(batch, Targets(*targets), chosen.weight)
+
+
+def at(values: Tensor, index: Tensor) -> Tensor:
+    """values[s, index[s, n]] for values [S, M, ...] and index [S, N]."""
+    seeds, members = values.shape[:2]
+    if seeds > 1:
+        index = index + torch.arange(0, seeds * members, members, device=index.device).unsqueeze(1)
+    return values.flatten(0, 1).index_select(0, index.flatten()).view(*index.shape, *values.shape[2:])

@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
-from numpy.typing import NDArray
+from torch import Tensor
 
 from xlvin.agents.base import Agent
-from xlvin.training.rollouts import Policy
+from xlvin.training.recording import Recorder
+from xlvin.training.rollouts import Array, Policy
 from xlvin.training.stack import Stack
 
 
-def sampling_policy(stack: Stack, agent: Agent, device: torch.device) -> Policy:
+def sampling_policy(stack: Stack, agent: Agent) -> Policy:
     """Draw actions from the policy by inverting its distribution function at the given uniform numbers."""
+    device = stack.flat.device
 
     @torch.no_grad()
-    def act(observations: NDArray[Any], uniform: NDArray[Any]) -> NDArray[Any]:
-        logits = stack.apply(agent, torch.from_numpy(observations).to(device)).logits
-        cumulated = logits.softmax(-1).cumsum(-1).cpu().numpy()[..., :-1]
-        chosen: NDArray[Any] = (cumulated < uniform[..., None]).sum(-1)
+    def distribution(observations: Tensor) -> Tensor:
+        """P(action <= a) for every action but the last, [S, E, A - 1]."""
+        logits: Tensor = stack.apply(agent, observations).logits
+        return logits.softmax(-1).cumsum(-1)[..., :-1]
+
+    recorded = Recorder(distribution)
+
+    def act(observations: Array, uniform: Array) -> Array:
+        cumulated = recorded(torch.from_numpy(observations).to(device)).cpu().numpy()
+        chosen: Array = (cumulated < uniform[..., None]).sum(-1)
         return chosen
 
     return act
 
 
-def greedy_policy(stack: Stack, agent: Agent, device: torch.device) -> Policy:
+def greedy_policy(stack: Stack, agent: Agent) -> Policy:
     """Always the most probable action."""
+    device = stack.flat.device
 
     @torch.no_grad()
-    def act(observations: NDArray[Any], uniform: NDArray[Any]) -> NDArray[Any]:
-        logits = stack.apply(agent, torch.from_numpy(observations).to(device)).logits
-        chosen: NDArray[Any] = logits.argmax(-1).cpu().numpy()
+    def most_probable(observations: Tensor) -> Tensor:
+        chosen: Tensor = stack.apply(agent, observations).logits.argmax(-1)
+        return chosen
+
+    recorded = Recorder(most_probable)
+
+    def act(observations: Array, uniform: Array) -> Array:
+        chosen: Array = recorded(torch.from_numpy(observations).to(device)).cpu().numpy()
         return chosen
 
     return act

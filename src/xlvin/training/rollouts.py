@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,86 @@ class Segment:
     terminated: bool  # the last step ended the episode; False: cut by a time limit or by the rollout
 
 
+class Actor:
+    """One environment of one seed, and the segment that it is recording."""
+
+    def __init__(self, environment: Environment, purpose: str, seed: int, number: int) -> None:
+        self.environment, self.seed = environment, seed
+        self._purpose, self._number = purpose, number
+        self.observation: Array = np.zeros(environment.shapes.observation, environment.shapes.dtype)
+        self.round, self.episode = 0, -1
+        self.total = 0.0  # the episode's return so far
+
+    def restart(self) -> None:
+        """Begin the next episode."""
+        self.episode += 1
+        self.total = 0.0
+        self._go_to([])
+
+    def replay(self, actions: Sequence[int], expected: Array) -> None:
+        """Return to where these actions led in the current episode."""
+        self._go_to(actions)
+        if not np.array_equal(self.observation, expected):
+            warnings.warn(
+                f"{self.environment.name} did not repeat itself from the same seed and actions; "
+                "the resumed run goes on from a new episode and will differ from one that was never stopped.",
+                stacklevel=2,
+            )
+            self.restart()
+
+    def begin_segment(self) -> None:
+        """Forget what was recorded; the next segment starts here."""
+        self._observations, self._terminated = [self.observation], False
+        self._actions: list[int] = []
+        self._rewards: list[float] = []
+
+    def step(self, action: int) -> bool:
+        """Act; returns whether the episode ended."""
+        try:
+            self.observation, reward, self._terminated, truncated = self.environment.step(action)
+        except RunFailedError as error:
+            raise self._failure(error) from error
+        self._observations.append(self.observation)
+        self._actions.append(action)
+        self._rewards.append(reward)
+        self.total += reward
+        if not math.isfinite(self.total):
+            raise self._failure(self._complaint("reward"))
+        return self._terminated or truncated
+
+    def segment(self) -> list[Segment]:
+        """What was recorded: one segment, or none if there was no step."""
+        if not self._actions:
+            return []
+        actions, rewards = np.array(self._actions, np.int64), np.array(self._rewards, np.float32)
+        return [Segment(np.array(self._observations), actions, rewards, self._terminated)]
+
+    def check(self) -> None:
+        """Stop before an observation that is not finite reaches the network."""
+        if not np.isfinite(self.observation).all():
+            raise self._failure(self._complaint("observation"))
+
+    def _go_to(self, actions: Sequence[int]) -> None:
+        seed = derive_seed(self.seed, f"{self._purpose} episode", self._number, self.episode)
+        try:
+            self.observation = self.environment.replay(seed, actions)
+        except RunFailedError as error:
+            raise self._failure(error) from error
+        self.begin_segment()
+
+    def _complaint(self, what: str) -> str:
+        environment = self.environment
+        return (
+            f"{environment.name} gave a non-finite {what} at step {len(environment.taken)} "
+            f"of the episode seeded {environment.seed}."
+        )
+
+    def _failure(self, cause: object) -> RunFailedError:
+        return RunFailedError(
+            f"The {self._purpose} of seed {self.seed} stopped in round {self.round + 1}: {cause}"
+        )
+
+
 class Actors:
     """S seeds x E environments that act with one policy each."""
 
@@ -36,164 +117,108 @@ class Actors:
         self, name: str, seeds: Sequence[int], count: int, options: dict[str, Any], purpose: str
     ) -> None:
         self.seeds, self.count, self.purpose = tuple(seeds), count, purpose
-        self.environments = [[Environment(name, options) for _ in range(count)] for _ in seeds]
-        self.shapes = self.environments[0][0].shapes
-        self._all = list(np.ndindex(len(self.seeds), count))  # (seed's index, environment)
-        self._observations = np.zeros((len(seeds), count, *self.shapes.observation), self.shapes.dtype)
-        self._episode = np.full((len(seeds), count), -1)
-        self._returns = np.zeros((len(seeds), count))
-        self._round = 0
+        self.all = [  # seed by seed
+            Actor(Environment(name, options), purpose, seed, number)
+            for seed in seeds
+            for number in range(count)
+        ]
+        self.shapes = self.all[0].environment.shapes
 
     def trajectories(self, policy: Policy, round_: int) -> list[list[Segment]]:
         """One complete episode in each environment; a list of segments per seed."""
-        streams = self._begin(round_)
-        for s, e in self._all:
-            self._episode[s, e] = round_ - 1
-            self._restart(s, e)
-        logs = {place: _Log(self._observations[place]) for place in self._all}
-        running = self._all
-        while running:
-            actions = self._act(policy, streams)
-            running = [place for place in running if not self._step(place, int(actions[place]), logs[place])]
-            self._check()
-        return [[logs[s, e].segment() for e in range(self.count)] for s in range(len(self.seeds))]
+        streams = self._streams(round_)
+        for actor in self.all:
+            actor.episode = round_ - 1
+            actor.restart()
+        observations, running = self._observe(), [True] * len(self.all)
+        while any(running):
+            actions = self._act(policy, observations, streams)
+            for index, actor in enumerate(self.all):
+                if running[index]:
+                    running[index] = not actor.step(actions[index])
+            observations = self._observe()
+        segments: list[list[Segment]] = [[] for _ in self.seeds]
+        for index, actor in enumerate(self.all):
+            segments[index // self.count] += actor.segment()
+        return segments
 
     def transitions(
         self, policy: Policy, steps: int, round_: int
     ) -> tuple[list[list[Segment]], list[list[float]]]:
         """`steps` steps in each environment, across episodes; segments and finished returns per seed."""
-        streams = self._begin(round_)
+        streams = self._streams(round_)
         segments: list[list[Segment]] = [[] for _ in self.seeds]
         finished: list[list[float]] = [[] for _ in self.seeds]
-        for place in self._all:
-            if self._episode[place] < 0:
-                self._restart(*place)
-        logs = {place: _Log(self._observations[place]) for place in self._all}
+        for actor in self.all:
+            if actor.episode < 0:
+                actor.restart()
+            actor.begin_segment()
+        observations = self._observe()
         for _ in range(steps):
-            actions = self._act(policy, streams)
-            ended = [place for place in self._all if self._step(place, int(actions[place]), logs[place])]
-            self._check()  # before a new episode covers what the last step gave
-            for s, e in ended:
-                segments[s].append(logs[s, e].segment())
-                finished[s].append(float(self._returns[s, e]))
-                self._restart(s, e)
-                logs[s, e] = _Log(self._observations[s, e])
-        for (s, _), log in logs.items():
-            if log.actions:
-                segments[s].append(log.segment())
+            actions = self._act(policy, observations, streams)
+            ended = [index for index, actor in enumerate(self.all) if actor.step(actions[index])]
+            observations = self._observe()  # before a new episode covers what the last step gave
+            for index in ended:
+                actor = self.all[index]
+                segments[index // self.count] += actor.segment()
+                finished[index // self.count].append(actor.total)
+                actor.restart()
+            if ended:
+                observations = self._observe()
+        for index, actor in enumerate(self.all):
+            segments[index // self.count] += actor.segment()
         return segments, finished
 
     def state(self) -> dict[str, Array]:
         """Where every environment stands, as the seed and the actions of its current episode."""
-        flat = [self.environments[s][e] for s, e in self._all]
+        taken = [actor.environment.taken for actor in self.all]
         return {
-            "episode": self._episode.copy(),
-            "returns": self._returns.copy(),
-            "observations": self._observations.copy(),
-            "lengths": np.array([len(environment.taken) for environment in flat]),
-            "actions": np.array([a for environment in flat for a in environment.taken], dtype=np.int64),
+            "episode": np.array([actor.episode for actor in self.all]),
+            "total": np.array([actor.total for actor in self.all]),
+            "observation": np.array([actor.observation for actor in self.all]),
+            "length": np.array([len(actions) for actions in taken]),
+            "action": np.array([action for actions in taken for action in actions], dtype=np.int64),
         }
 
     def restore(self, state: dict[str, Array]) -> None:
         """Return every environment to a stored state by playing its episode again."""
-        lengths, actions = state["lengths"], state["actions"]
-        known = (actions >= 0) & (actions < self.shapes.actions)
-        if (lengths < 0).any() or lengths.sum() != len(actions) or not known.all():
+        length, action = state["length"], state["action"]
+        known = (action >= 0) & (action < self.shapes.actions)
+        if (
+            (length < 0).any()
+            or length.sum() != len(action)
+            or not known.all()
+            or (state["episode"] < 0).any()
+        ):
             raise XLVINError("The stored episodes make no sense; train anew in another folder.")
-        self._episode, self._returns = state["episode"].copy(), state["returns"].copy()
-        for place, taken in zip(self._all, np.split(actions, np.cumsum(lengths)[:-1]), strict=True):
-            if self._episode[place] >= 0:
-                self._replay(place, taken.tolist(), state["observations"][place])
+        taken = np.split(action, np.cumsum(length)[:-1])
+        for index, actor in enumerate(self.all):
+            actor.episode, actor.total = int(state["episode"][index]), float(state["total"][index])
+            actor.replay(taken[index].tolist(), state["observation"][index])
 
     def close(self) -> None:
         """Release every environment."""
-        for s, e in self._all:
-            self.environments[s][e].close()
+        for actor in self.all:
+            actor.environment.close()
 
-    def _begin(self, round_: int) -> list[np.random.Generator]:
-        self._round = round_
-        return [generator(seed, self.purpose + " actions", round_) for seed in self.seeds]
+    def _streams(self, round_: int) -> list[np.random.Generator]:
+        for actor in self.all:
+            actor.round = round_
+        return [generator(seed, f"{self.purpose} actions", round_) for seed in self.seeds]
 
-    def _act(self, policy: Policy, streams: list[np.random.Generator]) -> Array:
-        return policy(self._observations, np.stack([stream.random(self.count) for stream in streams]))
+    def _observe(self) -> Array:
+        """What every environment shows, [S * E, ...]."""
+        observations = np.array([actor.observation for actor in self.all])
+        if not np.isfinite(observations).all():
+            for actor in self.all:
+                actor.check()
+        return observations
 
-    def _episode_seed(self, s: int, e: int) -> int:
-        return derive_seed(self.seeds[s], self.purpose + " episode", e, int(self._episode[s, e]))
-
-    def _restart(self, s: int, e: int) -> None:
-        self._episode[s, e] += 1
-        self._returns[s, e] = 0.0
-        try:
-            self._observations[s, e] = self.environments[s][e].reset(self._episode_seed(s, e))
-        except RunFailedError as error:
-            raise self._failure(s, error) from error
-
-    def _step(self, place: tuple[int, int], action: int, log: _Log) -> bool:
-        s, e = place
-        try:
-            observation, reward, terminated, truncated = self.environments[s][e].step(action)
-        except RunFailedError as error:
-            raise self._failure(s, error) from error
-        log.add(action, reward, observation, terminated)
-        self._observations[s, e] = observation
-        self._returns[s, e] += reward
-        return terminated or truncated
-
-    def _replay(self, place: tuple[int, int], taken: list[int], expected: Array) -> None:
-        s, e = place
-        environment = self.environments[s][e]
-        try:
-            found = environment.replay(self._episode_seed(s, e), taken)
-        except RunFailedError as error:
-            raise self._failure(s, error) from error
-        self._observations[place] = found
-        if not np.array_equal(found, expected):
-            warnings.warn(
-                f"{environment.name} did not repeat itself from the same seed and actions; "
-                "the resumed run goes on from a new episode and will differ from one that was never stopped.",
-                stacklevel=2,
-            )
-            self._restart(s, e)
-
-    def _check(self) -> None:
-        """Stop before a NaN reaches the network; one pass over all environments."""
-        if np.isfinite(self._observations).all() and np.isfinite(self._returns).all():
-            return
-        for s, e in self._all:
-            for what, values in (("observation", self._observations[s, e]), ("reward", self._returns[s, e])):
-                if not np.isfinite(values).all():
-                    environment = self.environments[s][e]
-                    raise self._failure(
-                        s,
-                        f"{environment.name} gave a non-finite {what} at step {len(environment.taken)} "
-                        f"of the episode seeded {environment.seed}.",
-                    )
-
-    def _failure(self, s: int, cause: object) -> RunFailedError:
-        return RunFailedError(
-            f"The {self.purpose} of seed {self.seeds[s]} stopped in round {self._round + 1}: {cause}"
+    def _act(self, policy: Policy, observations: Array, streams: list[np.random.Generator]) -> list[int]:
+        """The policy's actions, [S * E]."""
+        shape = (len(self.seeds), self.count)
+        uniform = np.array([stream.random(self.count) for stream in streams])
+        actions: list[int] = (
+            policy(observations.reshape(*shape, *observations.shape[1:]), uniform).ravel().tolist()
         )
-
-
-class _Log:
-    """The growing record of one episode."""
-
-    def __init__(self, observation: Array) -> None:
-        self.observations = [observation.copy()]
-        self.actions: list[int] = []
-        self.rewards: list[float] = []
-        self.terminated = False
-
-    def add(self, action: int, reward: float, observation: Array, terminated: bool) -> None:
-        self.actions.append(action)
-        self.rewards.append(reward)
-        self.observations.append(observation)
-        self.terminated = terminated
-
-    def segment(self) -> Segment:
-        return Segment(
-            np.stack(self.observations),
-            np.array(self.actions, dtype=np.int64),
-            np.array(self.rewards, dtype=np.float32),
-            self.terminated,
-        )
+        return actions

@@ -12,17 +12,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xlvin.agents.base import Agent, Batch, Output
+from xlvin.agents.base import Agent, Output
 from xlvin.agents.registry import build
 from xlvin.errors import RunFailedError, XLVINError
 from xlvin.storage import check_tensors
+from xlvin.training.adam import Adam
 from xlvin.training.config import TrainConfig
 from xlvin.training.experience import Experience
-from xlvin.training.minibatches import Minibatch, minibatches
+from xlvin.training.minibatches import Rows, at, minibatches
 from xlvin.training.moments import Moments
 from xlvin.training.novelty import Novelty
 from xlvin.training.objective import Objective, Sample, Targets
 from xlvin.training.policies import sampling_policy
+from xlvin.training.recording import Recorder
 from xlvin.training.returns import advantages
 from xlvin.training.rollouts import Actors
 from xlvin.training.seeding import derive_seed
@@ -54,9 +56,11 @@ class Trainer:
         self.stack = Stack(members, self.device)
         self.agent: Agent = members[0]
         self.objective = Objective(self.agent, config.ppo)
-        self.optimiser = torch.optim.Adam(
-            [self.stack.flat], lr=config.ppo.learning_rate, eps=config.ppo.adam_epsilon, fused=True
-        )
+        self.optimiser = Adam(self.stack.flat, config.ppo.adam_epsilon)
+        self._policy = sampling_policy(self.stack, self.agent)
+        self._recorded_outputs = Recorder(self._outputs)
+        self._recorded_gradient = Recorder(self._gradient)
+        self._terms: tuple[str, ...] = ()  # names of the loss's parts, known once they were computed
         self.observed = Moments(config.seeds, shapes.observation)
         if network.inputs == "bounds":
             self._scale_by_bounds(shapes.bounds)
@@ -88,43 +92,39 @@ class Trainer:
 
     def _collect(self) -> tuple[Experience, list[list[float]]]:
         """A round of data, and the returns of the episodes that ended in it."""
-        policy = sampling_policy(self.stack, self.agent, self.device)
         if self.config.budget.unit == "trajectories":
-            segments = self.actors.trajectories(policy, self.round)
+            segments = self.actors.trajectories(self._policy, self.round)
             returns = [[float(segment.rewards.sum()) for segment in of_seed] for of_seed in segments]
         else:
-            segments, returns = self.actors.transitions(policy, self.config.budget.steps, self.round)
+            segments, returns = self.actors.transitions(self._policy, self.config.budget.steps, self.round)
         return Experience.from_segments(segments, self.device), returns
 
     def _learn(self, experience: Experience, report: Callable[[int], None] | None) -> Metrics:
-        ppo, seeds = self.config.ppo, self.config.seed_list
+        ppo, state = self.config.ppo, experience.state
         output = self._evaluate(experience.pool)
-        log_probs = _at(output.logits.log_softmax(-1), experience.state)
+        log_probs = at(output.logits.log_softmax(-1), state)
         old_log_prob = log_probs.gather(-1, experience.action.unsqueeze(-1)).squeeze(-1)
         values = output.value
         if self.config.network.standardises:
             self._normalise(experience)
             values = self._evaluate(experience.pool).value
-        reward = self._reward(experience)
-        totals: dict[str, Tensor] = {}
+        reward, totals = self._reward(experience), torch.zeros(())
         for epoch in range(ppo.epochs):
             if ppo.recompute and epoch > 0:
                 values = self._evaluate(experience.pool).value
             if ppo.recompute or epoch == 0:
                 targets = self._targets(experience, reward, values, old_log_prob)
-            self._anneal(epoch)
+                rows = Rows(experience, reward, targets)
             for chosen in minibatches(
-                seeds, experience.count, ppo.minibatches, self.round, epoch, self.device
+                self.config.seed_list, experience.count, ppo.minibatches, self.round, epoch, self.device
             ):
-                sample = _sample(experience, reward, targets, chosen)
-                terms = self.stack.apply(self.objective, sample, prefix="agent.")
-                self._step(terms["total"])
-                for name, term in terms.items():
-                    totals[name] = totals.get(name, 0.0) + term.detach()
+                gradient, terms = self._recorded_gradient(rows.sample(chosen))
+                self.optimiser.step(gradient, self._learning_rate(epoch))
+                totals = totals + terms
             if report:
                 report(epoch + 1)
-        updates = ppo.epochs * ppo.minibatches
-        return {name: (total / updates).cpu().numpy() for name, total in totals.items()}
+        means = (totals / (ppo.epochs * ppo.minibatches)).cpu().numpy()
+        return dict(zip(self._terms, means, strict=True))
 
     def _reward(self, experience: Experience) -> Tensor:
         """Rewards as scaled for learning, with the novelty bonus if there is one; [S, N]."""
@@ -139,11 +139,11 @@ class Trainer:
         self, experience: Experience, reward: Tensor, values: Tensor, old_log_prob: Tensor
     ) -> Targets:
         """Advantages and returns under the critic's values [S, M] of all observations."""
-        ppo, value = self.config.ppo, _at(values, experience.state)
+        ppo, value = self.config.ppo, at(values, experience.state)
         advantage = advantages(
             reward,
             value,
-            _at(values, experience.state + 1),
+            at(values, experience.state + 1),
             experience.terminated,
             experience.ended,
             ppo.discount,
@@ -151,27 +151,32 @@ class Trainer:
         )
         return Targets(old_log_prob, value, _standardise(advantage, experience.weight), advantage + value)
 
-    def _step(self, loss: Tensor) -> None:
-        """One step of Adam on every seed, each with its own clipped gradient."""
-        gradient = self.stack.gradient(loss.sum())
+    def _gradient(self, sample: Sample) -> tuple[Tensor, Tensor]:
+        """The gradient [S, P], clipped for each seed, and the terms of the loss [terms, S]."""
+        terms = self.stack.apply(self.objective, sample, prefix="agent.")
+        gradient = self.stack.gradient(terms["total"].sum())
         norm = gradient.norm(dim=1, keepdim=True)
-        self.stack.flat.grad = gradient * (self.config.ppo.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
-        self.optimiser.step()
+        self._terms = tuple(terms)
+        shrink = (self.config.ppo.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
+        return gradient * shrink, torch.stack([term.detach() for term in terms.values()])
 
-    def _anneal(self, epoch: int) -> None:
-        if self.config.ppo.anneal:
-            done = (self.round + epoch / self.config.ppo.epochs) / self.config.budget.rounds
-            self.optimiser.param_groups[0]["lr"] = self.config.ppo.learning_rate * (1.0 - done)
+    def _learning_rate(self, epoch: int) -> float:
+        ppo = self.config.ppo
+        done = (self.round + epoch / ppo.epochs) / self.config.budget.rounds
+        return ppo.learning_rate * (1.0 - done) if ppo.anneal else ppo.learning_rate
 
     @torch.no_grad()
-    def _evaluate(self, observations: Tensor) -> Output:
+    def _outputs(self, observations: Tensor) -> Output:
         """What the agents say about observations [S, M, ...]."""
-        outputs = [self.stack.apply(self.agent, chunk) for chunk in torch.split(observations, CHUNK, 1)]
-        return (
-            outputs[0]
-            if len(outputs) == 1
-            else Output(*(torch.cat(p, 1) for p in zip(*outputs, strict=True)))
-        )
+        output: Output = self.stack.apply(self.agent, observations)
+        return output
+
+    def _evaluate(self, observations: Tensor) -> Output:
+        """What the agents say about any number of observations [S, M, ...]; valid until the next call."""
+        if observations.shape[1] <= CHUNK:
+            return Output(*self._recorded_outputs(observations))
+        outputs = [self._outputs(chunk) for chunk in torch.split(observations, CHUNK, 1)]
+        return Output(*(torch.cat(parts, 1) for parts in zip(*outputs, strict=True)))
 
     def _normalise(self, experience: Experience) -> None:
         """Let the agents standardise by all that they have seen so far."""
@@ -204,9 +209,8 @@ class Trainer:
 
     def state(self) -> dict[str, Tensor]:
         """Everything a resumed run needs, as copies on the CPU."""
-        adam = self.optimiser.state.get(self.stack.flat) or self._no_moments()
         tensors = {f"weights.{name}": weight.detach() for name, weight in self.stack.weights.items()}
-        tensors |= {f"optimiser.{name}": torch.as_tensor(moment) for name, moment in adam.items()}
+        tensors |= {f"optimiser.{name}": tensor for name, tensor in self.optimiser.state().items()}
         if self.novelty is not None:
             tensors |= {f"novelty.{name}": tensor for name, tensor in self.novelty.state().items()}
         arrays = {f"observed.{name}": array for name, array in self.observed.state().items()}
@@ -216,16 +220,11 @@ class Trainer:
         tensors |= {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
         return {name: tensor.to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
 
-    def _no_moments(self) -> dict[str, Tensor]:
-        """Adam's state before its first step."""
-        zeros = torch.zeros_like(self.stack.flat)
-        return {"step": torch.tensor(0.0), "exp_avg": zeros, "exp_avg_sq": zeros}
-
     def restore(self, tensors: dict[str, Tensor], source: str = "The checkpoint") -> None:
         """Continue from a stored state, after checking that it is one of this run's."""
         expected = self.state()
-        if "actors.actions" in tensors:  # as long as the episodes are
-            expected["actors.actions"] = torch.zeros(tensors["actors.actions"].numel(), dtype=torch.int64)
+        if "actors.action" in tensors:  # as long as the episodes are
+            expected["actors.action"] = torch.zeros(tensors["actors.action"].numel(), dtype=torch.int64)
         check_tensors(source, tensors, expected)
         groups: dict[str, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
@@ -234,9 +233,7 @@ class Trainer:
         if "actors" in groups:
             self.actors.restore({name: tensor.numpy() for name, tensor in groups["actors"].items()})
         self.stack.load(groups["weights"])
-        self.optimiser.state[self.stack.flat] = {
-            name: tensor.to(self.device) for name, tensor in groups["optimiser"].items()
-        }
+        self.optimiser.restore(groups["optimiser"])
         self.observed.restore({name: tensor.numpy() for name, tensor in groups["observed"].items()})
         if self.novelty is not None:
             self.novelty.restore(groups["novelty"])
@@ -261,24 +258,6 @@ def usable_device(name: torch.device | str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise XLVINError(f'The device "{name}" cannot be used here; try "cpu".') from error
     return device
-
-
-def _sample(experience: Experience, reward: Tensor, targets: Targets, chosen: Minibatch) -> Sample:
-    """The rows of a minibatch."""
-    state = _at(experience.state, chosen.rows)
-    batch = Batch(
-        _at(experience.pool, state),
-        _at(experience.action, chosen.rows),
-        _at(reward, chosen.rows),
-        _at(experience.pool, state + 1),
-        chosen.negative,
-    )
-    return Sample(batch, Targets(*(_at(column, chosen.rows) for column in targets)), chosen.weight)
-
-
-def _at(values: Tensor, index: Tensor) -> Tensor:
-    """values[s, index[s, n]] for values [S, M, ...] and index [S, N]."""
-    return values[torch.arange(len(values), device=values.device).unsqueeze(1), index]
 
 
 def _standardise(values: Tensor, weight: Tensor) -> Tensor:

@@ -1,0 +1,149 @@
+"""Speed of training and acting (CPU time of one thread), side by side in one run.
+
+    python benchmarks/training.py [--json] [--rounds 3]
+
+- PPO on CartPole-v1 against Stable-Baselines3 with equal settings and an equal network (needs xlvin[sb3]);
+- five seeds of XLVIN on CartPole-v0 trained together against one after another;
+- `predict` for one observation, XLVIN against PPO.
+
+The two sides of a comparison take turns, so that a busy machine disturbs both alike; the ratios are medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import numpy as np
+import torch
+
+from xlvin.agents.base import AgentConfig
+from xlvin.agents.registry import make_agent, named
+from xlvin.training.config import Budget, PPOConfig, TrainConfig
+from xlvin.training.presets import preset
+from xlvin.training.trainer import Trainer
+
+HIDDEN, LATENT = 64, 50
+ENVIRONMENTS, STEPS, EPOCHS, MINIBATCHES, LEARNING_RATE = 8, 128, 4, 4, 3e-4
+TRANSITIONS = 50 * ENVIRONMENTS * STEPS
+SEEDS = 5
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+def train(config: TrainConfig) -> None:
+    trainer = Trainer(config)
+    while not trainer.finished:
+        trainer.train_round()
+    trainer.actors.close()
+
+
+def xlvin_ppo() -> float:
+    """CPU seconds for TRANSITIONS."""
+    network = AgentConfig(**named("ppo"), hidden=HIDDEN, latent=LATENT, inputs="raw")
+    ppo = PPOConfig(epochs=EPOCHS, minibatches=MINIBATCHES, learning_rate=LEARNING_RATE)
+    budget = Budget("transitions", TRANSITIONS, STEPS, ENVIRONMENTS)
+    return cpu_seconds(lambda: train(TrainConfig("CartPole-v1", "ppo", network, budget, ppo)))
+
+
+def stable_baselines_ppo() -> float:
+    """The same with Stable-Baselines3."""
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+    from torch import Tensor, nn
+
+    class Encoder(BaseFeaturesExtractor):
+        """Shared layers of the same widths; heads are linear on top of them."""
+
+        def __init__(self, space: object) -> None:
+            super().__init__(space, LATENT)  # type: ignore[arg-type]
+            self.layers = nn.Sequential(
+                nn.Linear(4, 2 * HIDDEN), nn.ReLU(), nn.Linear(2 * HIDDEN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, LATENT)
+            )
+
+        def forward(self, observation: Tensor) -> Tensor:
+            return self.layers(observation)
+
+    def work() -> None:
+        model = PPO(
+            "MlpPolicy",
+            make_vec_env("CartPole-v1", ENVIRONMENTS, seed=0),
+            learning_rate=LEARNING_RATE,
+            n_steps=STEPS,
+            batch_size=ENVIRONMENTS * STEPS // MINIBATCHES,
+            n_epochs=EPOCHS,
+            policy_kwargs={"features_extractor_class": Encoder, "net_arch": []},
+            device="cpu",
+            seed=0,
+        )
+        model.learn(TRANSITIONS)
+
+    return cpu_seconds(work)
+
+
+def together() -> float:
+    return cpu_seconds(lambda: train(replace(preset("CartPole-v0", "xlvin-r"), seeds=SEEDS)))
+
+
+def one_after_another() -> float:
+    config = preset("CartPole-v0", "xlvin-r")
+    return cpu_seconds(lambda: [train(replace(config, first_seed=seed)) for seed in range(SEEDS)])
+
+
+def predict(name: str, calls: int = 2000) -> Callable[[], float]:
+    """CPU seconds of one `predict`."""
+    agent = make_agent(name, observation=(4,), actions=2, hidden=HIDDEN, latent=LATENT, depth=2).eval()
+    observations = np.random.default_rng(0).normal(size=(calls, 4))
+    return lambda: cpu_seconds(lambda: [agent.predict(observation) for observation in observations]) / calls
+
+
+def compare(left: Callable[[], float], right: Callable[[], float], rounds: int) -> tuple[float, float, float]:
+    """Best seconds of each, and the median of left / right over rounds in which they take turns."""
+    left(), right()  # warm up
+    pairs = [(left(), right()) for _ in range(rounds)]
+    lefts, rights = zip(*pairs, strict=True)
+    return min(lefts), min(rights), statistics.median(a / b for a, b in pairs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=("ppo", "seeds", "predict"))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = []
+    if options.only in (None, "ppo"):
+        theirs, ours, ratio = compare(stable_baselines_ppo, xlvin_ppo, options.rounds)
+        rows.append({"what": "PPO, transitions/s: Stable-Baselines3", "value": TRANSITIONS / theirs})
+        rows.append({"what": "PPO, transitions/s: xlvin", "value": TRANSITIONS / ours, "times faster": ratio})
+    if options.only in (None, "seeds"):
+        apart, joint, ratio = compare(one_after_another, together, options.rounds)
+        rows.append({"what": f"XLVIN, {SEEDS} seeds one after another, s", "value": apart})
+        rows.append({"what": f"XLVIN, {SEEDS} seeds together, s", "value": joint, "times faster": ratio})
+    if options.only in (None, "predict"):
+        plan, reflex, ratio = compare(predict("xlvin-r"), predict("ppo"), options.rounds)
+        rows.append({"what": "predict, us: ppo", "value": 1e6 * reflex})
+        rows.append({"what": "predict, us: xlvin-r", "value": 1e6 * plan, "times ppo": ratio})
+    if options.json:
+        print(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        extra = "".join(f"   {number:.2f} {name}" for name, number in row.items() if name.startswith("times"))
+        print(f"{row['what']:<42} {row['value']:>10.1f}{extra}")
+
+
+if __name__ == "__main__":
+    main()

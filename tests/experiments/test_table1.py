@@ -1,0 +1,80 @@
+"""Table 1's bookkeeping: what is run, what is kept, what is shown."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from xlvin.experiments import table1
+from xlvin.experiments.control import Cell, run_cell, split
+from xlvin.experiments.workers import Effort
+from xlvin.report.records import read
+from xlvin.training.config import Budget
+from xlvin.training.presets import preset
+
+
+def tiny(agent: str = "ppo", first_seed: int = 0, seeds: int = 2) -> Cell:
+    config = preset("CartPole-v0", agent)
+    config = replace(config, budget=Budget(total=2, per_round=2), ppo=replace(config.ppo, epochs=1))
+    return Cell("tuned", replace(config, first_seed=first_seed, seeds=seeds, evaluation_episodes=2))
+
+
+def test_every_version_environment_and_agent_has_its_seeds() -> None:
+    found: dict[str, list[int]] = {}
+    for cell in table1.cells(Effort()):
+        found.setdefault(cell.name, []).extend(cell.config.seed_list)
+    assert len(found) == 2 * 4 * 5
+    assert all(sorted(seeds) == list(range(table1.SEEDS)) for seeds in found.values())
+
+
+def test_only_chooses_by_name() -> None:
+    names = {cell.name for cell in table1.cells(Effort(only=("tuned/CartPole-v0/ppo",)))}
+    assert names == {"tuned/CartPole-v0/ppo"}
+
+
+def test_a_split_cell_keeps_all_seeds() -> None:
+    parts = split(tiny(seeds=5), 2)
+    assert [part.config.seed_list for part in parts] == [(0, 1), (2, 3), (4,)]
+
+
+def test_outcomes_of_the_same_settings_share_a_record(tmp_path: Path) -> None:
+    for first in (0, 2):
+        cell = tiny(first_seed=first)
+        table1.keep(tmp_path, cell, run_cell(cell))
+    path = tmp_path / "table1" / "tuned" / "CartPole-v0" / "ppo.json"
+    record = read(path)
+    assert [entry["seed"] for entry in record.seeds] == [0, 1, 2, 3]
+    assert all(entry["steps"] > 0 and entry["score"] > 0 for entry in record.seeds)
+    other = replace(tiny(), config=replace(tiny().config, evaluation_episodes=3))
+    table1.keep(tmp_path, other, run_cell(other))
+    assert [entry["seed"] for entry in read(path).seeds] == [0, 1], "other settings start a new record"
+
+
+def test_what_is_in_the_records_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = tiny()
+    monkeypatch.setattr(table1, "cells", lambda effort: [cell])
+    table1.run(tmp_path, Effort(workers=1))
+    before = read(tmp_path / "table1" / "tuned" / "CartPole-v0" / "ppo.json")
+    monkeypatch.setattr(
+        table1, "run_jobs", lambda function, jobs, workers: iter([(job, 1 / 0) for job in jobs])
+    )
+    table1.run(tmp_path, Effort(workers=1))
+    assert read(tmp_path / "table1" / "tuned" / "CartPole-v0" / "ppo.json") == before
+
+
+def test_rows_summary_and_figure_come_from_records(tmp_path: Path) -> None:
+    for agent in ("ppo", "xlvin-r"):
+        cell = tiny(agent)
+        table1.keep(tmp_path, cell, run_cell(cell))
+    rows = table1.rows(tmp_path)
+    assert [row["agent"] for row in rows] == ["ppo", "xlvin-r"]
+    keys = {"version", "environment", "agent", "mean", "std", "iqm", "low", "high", "seeds"}
+    assert all(keys <= row.keys() and row["seeds"] == 2 for row in rows)
+    (pair,) = table1.comparisons(tmp_path)
+    assert pair["xlvin-r minus"] == "ppo"
+    assert pair["difference"] == pytest.approx(rows[1]["mean"] - rows[0]["mean"])
+    summary = table1.summary(tmp_path)
+    assert "199.2 ± 1.6" in summary, "the paper's number stands beside ours"
+    assert f"{rows[0]['mean']:.1f} ± {rows[0]['std']:.1f}" in summary
+    table1.figure(tmp_path, tmp_path / "table1.png")
+    assert (tmp_path / "table1.png").read_bytes().startswith(b"\x89PNG")
