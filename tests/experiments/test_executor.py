@@ -14,7 +14,9 @@ from xlvin.experiments.executor_tables import by_size, means
 from xlvin.mdp.families import FAMILIES
 
 
-def serial(function: Callable[[Any], Any], jobs: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+def serial(
+    function: Callable[[Any], Any], jobs: Sequence[Any], workers: int | None = None
+) -> Iterator[tuple[Any, Any]]:
     """Jobs in this process, where the shrunken constants are."""
     return ((job, function(job)) for job in jobs)
 

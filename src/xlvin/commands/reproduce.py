@@ -72,6 +72,9 @@ def reproduce(
     text = chosen.summary(results)
     if page.is_file():
         embed(page, "results", text)
+    readme = docs.parent / "README.md"
+    if hasattr(chosen, "headline") and readme.is_file():
+        embed(readme, experiment, chosen.headline(results))
     if json_rows:
         print(json.dumps(chosen.rows(results), indent=1))
     else:

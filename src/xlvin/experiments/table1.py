@@ -167,20 +167,37 @@ def summary(results: Path) -> str:
     return "\n\n".join(parts)
 
 
+def headline(results: Path) -> str:
+    """The tuned version beside the printed means, short enough for a README."""
+    tuned = [row for row in rows(results) if row["version"] == "tuned"]
+    shown = tables.pivot(tuned, "agent", "environment", lambda row: f"{row['mean']:.1f} ± {row['std']:.1f}")
+    measured = {row["agent"]: row for row in shown}
+    environments = [name for name in CONTROL if any(name in row for row in shown)]
+    lines = [
+        {"agent": agent}
+        | {f"{name}, printed": _printed_cell(name, agent) for name in environments}
+        | {f"{name}, here": measured.get(agent, {}).get(name, "") for name in environments}
+        for agent in AGENTS
+    ]
+    columns = ["agent", *(f"{name}, {side}" for name in environments for side in ("printed", "here"))]
+    return tables.markdown(lines, columns)
+
+
 def _cell(row: tables.Row) -> str:
     return f"{row['mean']:.1f} ± {row['std']:.1f} ({row['iqm']:.1f}; {row['low']:.1f} to {row['high']:.1f})"
 
 
 def _printed() -> list[tables.Row]:
     return [
-        {"agent": agent}
-        | {
-            environment: "{:.1f} ± {:.1f}".format(*scores[agent]) if agent in scores else ""
-            for environment, scores in PAPER.items()
-        }
+        {"agent": agent} | {environment: _printed_cell(environment, agent) for environment in PAPER}
         for agent in AGENTS
         if agent != "xlvin-untrained"
     ]
+
+
+def _printed_cell(environment: str, agent: str) -> str:
+    scores = PAPER[environment]
+    return "{:.1f} ± {:.1f}".format(*scores[agent]) if agent in scores else ""
 
 
 def figure(results: Path, path: Path) -> None:
@@ -208,6 +225,8 @@ def figure(results: Path, path: Path) -> None:
                         color=f"C{place}",
                         lw=2,
                     )
+                elif place == 0:
+                    axis.text(0.5, 0.5, "not run", transform=axis.transAxes, ha="center", color="grey")
                 if agent in PAPER[environment]:
                     axis.plot(place, PAPER[environment][agent][0], marker="_", ms=14, mew=1.2, color="black")
             axis.set_title(environment if row == 0 else "", fontsize=10)
