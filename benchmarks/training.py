@@ -70,7 +70,11 @@ def stable_baselines_ppo() -> float:
         def __init__(self, space: object) -> None:
             super().__init__(space, LATENT)  # type: ignore[arg-type]
             self.layers = nn.Sequential(
-                nn.Linear(4, 2 * HIDDEN), nn.ReLU(), nn.Linear(2 * HIDDEN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, LATENT)
+                nn.Linear(4, 2 * HIDDEN),
+                nn.ReLU(),
+                nn.Linear(2 * HIDDEN, HIDDEN),
+                nn.ReLU(),
+                nn.Linear(HIDDEN, LATENT),
             )
 
         def forward(self, observation: Tensor) -> Tensor:
@@ -118,7 +122,9 @@ def compare(left: Callable[[], float], right: Callable[[], float], rounds: int) 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=("ppo", "seeds", "predict"))

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from xlvin.errors import XLVINError
+from xlvin.executor.artefact import SHIPPED, load_provenance
 from xlvin.executor.network import ExecutorConfig
 from xlvin.experiments import executor
 from xlvin.experiments.executor_tables import by_size, means
 from xlvin.mdp.families import FAMILIES
+from xlvin.report.records import read_all
 
 
 def serial(
@@ -82,6 +84,7 @@ def cell(
     family: str, deterministic: bool, accuracy: float, error: float | None, states: int = 20
 ) -> dict[str, Any]:
     measures = {"policy_accuracy": accuracy, "value_error": error, "one_step_error": 0.5}
+    measures["action_accuracy"] = accuracy
     trivial = {f"{who}{name}": 1.0 for who in ("copy_", "reward_") for name in measures}
     return (
         {"family": family, "states": states, "actions": 8, "deterministic": deterministic}
@@ -106,3 +109,12 @@ def test_tables_are_hand_checked() -> None:
     assert other["families"] == "other deterministic (2)"
     assert other["predictor"] == "executor"
     assert (other["policy accuracy"], other["value error"]) == ("85.00", "diverged")
+    assert (other["single actions"], means(found)[4]["single actions"]) == ("85.00", "")
+
+
+def test_published_records_are_those_of_the_shipped_weights() -> None:
+    records = read_all(Path(__file__).parents[2] / "results", executor.NAME)
+    shipped = [record for record in records if record.version == "shipped"]
+    assert {record.agent for record in shipped} == set(SHIPPED)
+    for record in shipped:
+        assert record.config["executor_sha256"] == load_provenance(record.agent)["sha256"], record.environment

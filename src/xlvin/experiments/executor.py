@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from statistics import fmean, pstdev
+from statistics import fmean, stdev
 from typing import Any
 
 import torch
@@ -167,7 +167,7 @@ def summary(results: Path) -> str:
 MEASURES = {
     "policy_accuracy": "Policy accuracy (%)",
     "value_error": "Squared error to V*",
-    "action_accuracy": "Accuracy of single actions' decoded values at V* (%)",
+    "one_step_error": "Squared error of one step from exact values",
 }
 
 
@@ -191,7 +191,7 @@ def _over_seeds(record: Record, cell: int, measured: str) -> str:
     values = [entry["cells"][cell][measured] for entry in record.seeds]
     if None in values:
         return shown(measured, None)
-    spread = f" +- {100 * pstdev(values):.2f}" if measured.endswith("accuracy") else ""
+    spread = f" +- {100 * stdev(values):.2f}" if measured.endswith("accuracy") else ""
     return shown(measured, fmean(values)) + spread
 
 
@@ -208,7 +208,7 @@ def figure(results: Path, path: Path) -> None:
     records = _records(results)
     drawing = Figure(figsize=(9.0, 4.2), layout="constrained")
     panels = drawing.subplots(1, 2, sharey=True)
-    labels = [f"{states}x{actions}" for states, actions in SIZES]
+    labels = [f"{states}x{actions}" for states, actions in sorted(SIZES)]
     for axes, deterministic in zip(panels, (True, False), strict=True):
         for line, (label, colour, dash) in LINES.items():
             measured = line if line.endswith("_") else ""
@@ -222,11 +222,12 @@ def figure(results: Path, path: Path) -> None:
         title = f"{'Deterministic' if deterministic else 'Stochastic'} families"
         axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
         axes.set(ylim=(0, 103), xlabel="states x actions")
+        axes.tick_params(axis="x", rotation=45)
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("policy accuracy (%)")
     handles, names = panels[0].get_legend_handles_labels()
-    drawing.legend(handles, names, loc="outside lower center", ncols=4, frameon=False)
+    drawing.legend(handles, names, loc="outside lower center", ncols=2, frameon=False)
     with replacing(path) as temporary:
         drawing.savefig(temporary, format="png", dpi=160)
 

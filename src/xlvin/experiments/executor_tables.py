@@ -34,7 +34,8 @@ def means(cells: Sequence[Row], states: int = 20, actions: int = 8) -> list[Row]
                 values = [cell[prefix + measure] for cell in group]
                 mean = None if None in values else fmean(values)
                 line[measure.replace("_", " ")] = shown(measure, mean)
-            found.append(line)
+            ranked = fmean(cell["action_accuracy"] for cell in group)
+            found.append(line | {"single actions": "" if prefix else shown("action_accuracy", ranked)})
     return found
 
 
