@@ -3,7 +3,8 @@
     python benchmarks/training.py [--json] [--rounds 3]
 
 - PPO on CartPole-v1 against Stable-Baselines3 with equal settings and an equal network (needs xlvin[sb3]);
-- five seeds of XLVIN on CartPole-v0 trained together against one after another;
+- five seeds of XLVIN on CartPole-v0 trained together against one after another, in one process and as
+  commands, each of which starts Python and evaluates;
 - `predict` for one observation, XLVIN against PPO.
 
 The two sides of a comparison take turns, so that a busy machine disturbs both alike; the ratios are medians.
@@ -15,6 +16,9 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -106,6 +110,20 @@ def one_after_another() -> float:
     return cpu_seconds(lambda: [train(replace(config, first_seed=seed)) for seed in range(SEEDS)])
 
 
+def command(first_seed: int, seeds: int) -> float:
+    """CPU seconds of `xlvin train` with a new folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = ["--first-seed", str(first_seed), "--seeds", str(seeds), "--folder", f"{folder}/run"]
+        before = os.times()
+        subprocess.run(
+            [sys.executable, "-m", "xlvin", "train", "CartPole-v0", "--json", *arguments],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
 def predict(name: str, calls: int = 2000) -> Callable[[], float]:
     """CPU seconds of one `predict`."""
     agent = make_agent(name, observation=(4,), actions=2, hidden=HIDDEN, latent=LATENT, depth=2).eval()
@@ -127,7 +145,7 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", choices=("ppo", "seeds", "predict"))
+    parser.add_argument("--only", choices=("ppo", "seeds", "commands", "predict"))
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows = []
@@ -139,6 +157,14 @@ def main() -> None:
         apart, joint, ratio = compare(one_after_another, together, options.rounds)
         rows.append({"what": f"XLVIN, {SEEDS} seeds one after another, s", "value": apart})
         rows.append({"what": f"XLVIN, {SEEDS} seeds together, s", "value": joint, "times faster": ratio})
+    if options.only in (None, "commands"):
+        apart, joint, ratio = compare(
+            lambda: sum(command(seed, 1) for seed in range(SEEDS)), lambda: command(0, SEEDS), options.rounds
+        )
+        rows.append({"what": f"XLVIN, {SEEDS} commands of one seed, s", "value": apart})
+        rows.append(
+            {"what": f"XLVIN, one command of {SEEDS} seeds, s", "value": joint, "times faster": ratio}
+        )
     if options.only in (None, "predict"):
         plan, reflex, ratio = compare(predict("xlvin-r"), predict("ppo"), options.rounds)
         rows.append({"what": "predict, us: ppo", "value": 1e6 * reflex})

@@ -15,7 +15,9 @@ from xlvin.storage import load_tensors, save_tensors, write_atomically, write_js
 def test_content_is_replaced_in_one_step(tmp_path: Path) -> None:
     path = tmp_path / "deep/er/file"
     write_atomically(path, b"old")
-    write_atomically(path, b"new")
+    with path.open("rb") as reader:
+        write_atomically(path, b"new")
+        assert reader.read() == b"old"  # who was reading has the old file, whole
     assert path.read_bytes() == b"new"
     assert [each.name for each in path.parent.iterdir()] == ["file"]
 

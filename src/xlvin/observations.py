@@ -6,6 +6,8 @@ flattened.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,19 +20,24 @@ Array = NDArray[Any]
 DISCRETE: tuple[int, ...] = ()
 
 
-def convert(observation: Any, given: tuple[int, ...], read: tuple[int, ...], dtype: str) -> Array:
-    """Observations [*given] or [B, *given] as a new array [*read] or [B, *read]."""
+def converter(given: tuple[int, ...], read: tuple[int, ...], dtype: str) -> Callable[[Any], Array]:
+    """A function from observations [*given] or [B, *given] to new arrays [*read] or [B, *read]."""
     if given == DISCRETE:
-        return _one_hot(np.asarray(observation), read[0])
-    array = np.array(observation, dtype=dtype)
+        return partial(_one_hot, read[0])
     if given == read:
-        return array
-    if len(read) == 3:
-        return np.moveaxis(array, -1, -3)
-    return array.reshape(*array.shape[: array.ndim - len(given)], *read)
+        return partial(np.array, dtype=dtype)
+
+    def convert(observation: Any) -> Array:
+        array = np.array(observation, dtype=dtype)
+        if len(read) == 3:
+            return np.moveaxis(array, -1, -3)
+        return array.reshape(*array.shape[: array.ndim - len(given)], *read)
+
+    return convert
 
 
-def _one_hot(states: Array, count: int) -> Array:
+def _one_hot(count: int, observation: Any) -> Array:
+    states = np.asarray(observation)
     if not np.issubdtype(states.dtype, np.integer) or (states < 0).any() or (states >= count).any():
         raise XLVINError(f"A discrete state must be a whole number from 0 to {count - 1}, not {states}.")
     rows = np.zeros((*states.shape, count), np.float32)

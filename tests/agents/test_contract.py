@@ -88,6 +88,12 @@ def test_it_predicts_one_observation_or_a_batch(pair: tuple[Agent, Agent, str]) 
     assert all(0 <= action < agent.config.actions for action in singles)
 
 
+def test_bytes_are_read_as_in_training(pair: tuple[Agent, Agent, str]) -> None:
+    _, agent, environment = pair
+    read, _ = agent._read(observations(environment, 1)[0])
+    assert read.dtype == (np.uint8 if environment == PICTURE else np.float32)
+
+
 def test_its_actions_fit_the_environment(pair: tuple[Agent, Agent, str]) -> None:
     _, agent, environment = pair
     env = make(environment)

@@ -7,9 +7,10 @@ import torch
 from xlvin.agents.registry import make_agent
 from xlvin.training.adam import Adam
 from xlvin.training.experience import Experience
-from xlvin.training.minibatches import at, minibatches
+from xlvin.training.minibatches import Minibatches, at, shuffle
 from xlvin.training.moments import Moments
 from xlvin.training.novelty import MEMORY, Novelty
+from xlvin.training.objective import Targets
 from xlvin.training.rollouts import Segment
 from xlvin.training.seeding import derive_seed, generator
 from xlvin.training.stack import Stack
@@ -27,30 +28,51 @@ def test_streams_depend_on_seed_purpose_and_counters_alone() -> None:
 
 
 def test_minibatches_cover_every_row_once() -> None:
-    found = list(minibatches((3, 9), (10, 5), 4, 0, 0, torch.device("cpu")))
-    assert len(found) == 4
+    rows, negative, weight = shuffle((3, 9), (10, 5), 4, 0, 0)
+    assert rows.shape == negative.shape == weight.shape == (2, 4, 3)
     for index, count in enumerate((10, 5)):
-        rows = [
-            row for batch in found for row, w in zip(batch.rows[index], batch.weight[index], strict=True) if w
-        ]
-        assert sorted(int(row) for row in rows) == list(range(count))
-        sizes = [int(batch.weight[index].sum()) for batch in found]
+        assert sorted(rows[index][weight[index] > 0].tolist()) == list(range(count))
+        sizes = weight[index].sum(-1).astype(int).tolist()
         assert max(sizes) - min(sizes) <= 1
-        for batch, size in zip(found, sizes, strict=True):
-            assert (batch.negative[index, :size] < size).all()
-            assert (batch.rows[index, size:] == 0).all()
-            assert (batch.negative[index, size:] == 0).all()
+        for part, size in enumerate(sizes):
+            assert (negative[index, part, :size] < size).all()
+            assert not rows[index, part, size:].any()
+            assert not negative[index, part, size:].any()
 
 
 def test_a_seeds_minibatches_do_not_depend_on_its_companions() -> None:
-    together = list(minibatches((3, 9), (50, 7), 3, 2, 1, torch.device("cpu")))
-    alone = list(minibatches((9,), (7,), 3, 2, 1, torch.device("cpu")))
+    together, alone, other = (
+        shuffle((3, 9), (50, 7), 3, 2, 1),
+        shuffle((9,), (7,), 3, 2, 1),
+        shuffle((9,), (7,), 3, 2, 2),
+    )
+    size = alone[0].shape[-1]
     for left, right in zip(together, alone, strict=True):
-        size = int(right.weight.sum())
-        assert torch.equal(left.rows[1, :size], right.rows[0, :size])
-        assert torch.equal(left.negative[1, :size], right.negative[0, :size])
-    other = list(minibatches((9,), (7,), 3, 2, 2, torch.device("cpu")))
-    assert not all(torch.equal(a.rows, b.rows) for a, b in zip(alone, other, strict=True))
+        assert np.array_equal(left[1, :, :size], right[0])
+    assert not np.array_equal(alone[0], other[0])
+    assert not np.array_equal(*shuffle((3, 9), (30, 30), 3, 2, 1)[0])
+
+
+def test_minibatches_hold_what_belongs_together() -> None:
+    steps = 10
+    observations = np.arange(steps + 1, dtype=np.float32)[:, None]
+    segment = Segment(observations, np.arange(steps), np.arange(steps, dtype=np.float32), True)
+    experience = Experience.from_segments([[segment], [segment]], "cpu")
+    columns = Targets(*(experience.reward + offset for offset in (10.0, 20.0, 30.0, 40.0)))
+    batches = Minibatches(experience, 0.5 * experience.reward, columns, (1, 2), 3)
+    seen: list[int] = []
+    for minibatch in batches.shuffled(0, 0):
+        batch, targets, weight = minibatch.sample()
+        real = weight > 0
+        number = batch.observation.squeeze(-1)[real]
+        assert torch.equal(batch.next_observation.squeeze(-1)[real], number + 1)
+        assert torch.equal(batch.action[real].float(), number)
+        assert torch.equal(batch.reward[real], 0.5 * number)
+        for column, offset in zip(targets, (10.0, 20.0, 30.0, 40.0), strict=True):
+            assert torch.equal(column[real], number + offset)
+        assert (batch.negative < weight.shape[1]).all()
+        seen += number.int().tolist()
+    assert sorted(seen) == sorted([*range(steps), *range(steps)])
 
 
 def test_moments_in_parts_are_those_of_the_whole() -> None:

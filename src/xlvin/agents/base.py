@@ -17,7 +17,7 @@ from xlvin.agents.imagination import ImaginedTree
 from xlvin.errors import XLVINError
 from xlvin.executor.network import ExecutorConfig
 from xlvin.latent.encoders import ImageEncoder, MLPEncoder
-from xlvin.observations import convert
+from xlvin.observations import converter
 from xlvin.planner.execution import Wiring
 from xlvin.planner.inference import Recorder
 from xlvin.storage import save_tensors
@@ -199,7 +199,8 @@ class Agent(nn.Module, ABC):
         if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
             raise XLVINError("The observation holds something other than finite numbers, such as NaN.")
         dtype = "uint8" if len(config.observation) == 3 and array.dtype == np.uint8 else "float32"
-        return convert(array[None] if single else array, given, config.observation, dtype), single
+        convert = converter(given, config.observation, dtype)
+        return convert(array[None] if single else array), single
 
 
 def initialise(agent: Agent, actor: Sequence[nn.Module], critic: nn.Linear) -> None:

@@ -16,11 +16,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.wrappers import TimeLimit
+from gymnasium.wrappers import OrderEnforcing, TimeLimit
 from numpy.typing import NDArray
 
 from xlvin.errors import RunFailedError, XLVINError
-from xlvin.observations import DISCRETE, convert
+from xlvin.observations import DISCRETE, converter
 
 Array = NDArray[Any]
 
@@ -48,9 +48,10 @@ class Environment:
 
     def __init__(self, name: str, options: Mapping[str, Any] | None = None) -> None:
         self.name = name
-        self._env = _make(name, dict(options or {}))
+        self._env, self._limit = _make(name, dict(options or {}))
         space = self._env.observation_space
         self.shapes = Shapes(*_observation(name, space), _actions(name, self._env), _bounds(space))
+        self._convert = converter(self.shapes.given, self.shapes.observation, self.shapes.dtype)
         # As spaces give them: an environment that checks its action takes twice as long to check an int.
         self._actions = [np.int64(action) for action in range(self.shapes.actions)]
         self.seed = 0
@@ -60,7 +61,7 @@ class Environment:
         """Start an episode; the same seed and the same actions give the same episode."""
         self.seed, self.taken = seed, []
         try:
-            return self._convert(self._env.reset(seed=seed)[0])
+            return self._read(self._env.reset(seed=seed)[0])
         except Exception as error:
             raise self._failure("at the reset", error) from error
 
@@ -69,7 +70,8 @@ class Environment:
         self.taken.append(action)
         try:
             observation, reward, terminated, truncated, _ = self._env.step(self._actions[action])
-            return self._convert(observation), float(reward), bool(terminated), bool(truncated)
+            late = len(self.taken) >= self._limit
+            return self._read(observation), float(reward), bool(terminated), bool(truncated) or late
         except Exception as error:
             raise self._failure(f"at step {len(self.taken)}", error) from error
 
@@ -89,18 +91,19 @@ class Environment:
         """Release the environment."""
         self._env.close()
 
-    def _convert(self, observation: Any) -> Array:
-        shapes = self.shapes
-        array = convert(observation, shapes.given, shapes.observation, shapes.dtype)
-        if array.shape != shapes.observation:
-            raise ValueError(f"an observation of shape {np.shape(observation)} instead of {shapes.given}")
+    def _read(self, observation: Any) -> Array:
+        array = self._convert(observation)
+        if array.shape != self.shapes.observation:
+            expected = self.shapes.given
+            raise ValueError(f"an observation of shape {np.shape(observation)} instead of {expected}")
         return array
 
     def _failure(self, where: str, error: Exception) -> RunFailedError:
         return RunFailedError(f"{self.name} failed {where} of the episode seeded {self.seed}: {error!r}.")
 
 
-def _make(name: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+def _make(name: str, options: dict[str, Any]) -> tuple[gymnasium.Env[Any, Any], int]:
+    """The environment, and after how many steps its episodes are cut."""
     if name.startswith("ALE/") or name.endswith("NoFrameskip-v4"):
         _register_atari(name)
     try:
@@ -121,8 +124,11 @@ def _make(name: str, options: dict[str, Any]) -> gymnasium.Env[Any, Any]:
             raise XLVINError(f'There is no environment "{name}". {hint}') from error
         reason = " ".join(str(error).split()) or repr(error)
         raise XLVINError(f"{name} could not be made: {reason}") from error
-    limited = env.spec is not None and env.spec.max_episode_steps is not None
-    return env if limited else TimeLimit(env, LONGEST_EPISODE)
+    limit = env.spec.max_episode_steps if env.spec else None
+    # What these two look after, `Environment` does itself: two calls less per step.
+    while isinstance(env, TimeLimit | OrderEnforcing):
+        env = env.env
+    return env, limit or LONGEST_EPISODE
 
 
 def _register_atari(name: str) -> None:

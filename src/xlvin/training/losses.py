@@ -7,9 +7,13 @@ from torch import Tensor
 
 
 def policy_loss(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, clip: float) -> Tensor:
-    """-min(rho A, clip(rho, 1 - eps, 1 + eps) A) with rho = pi(a|s) / pi_old(a|s)."""
-    ratio = (log_prob - old_log_prob).exp()
-    return -torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)
+    """-min(rho A, clip(rho, 1 - eps, 1 + eps) A) with rho = pi(a|s) / pi_old(a|s).
+
+    The minimum is clipped on one side: from above where A is positive, from below where it is negative.
+    """
+    good = advantage > 0.0
+    lower, upper = torch.where(good, -torch.inf, 1.0 - clip), torch.where(good, 1.0 + clip, torch.inf)
+    return -advantage * (log_prob - old_log_prob).exp().clamp(lower, upper)
 
 
 def value_loss(value: Tensor, target: Tensor) -> Tensor:

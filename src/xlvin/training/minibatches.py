@@ -1,12 +1,13 @@
-"""How the data of a round is cut into minibatches: every seed shuffles by its own stream."""
+"""How the data of a round is cut into minibatches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from xlvin.agents.base import Batch
@@ -14,51 +15,72 @@ from xlvin.training.experience import Experience
 from xlvin.training.objective import Sample, Targets
 from xlvin.training.seeding import generator
 
+Array = NDArray[Any]
+
 
 class Minibatch(NamedTuple):
-    """Which rows of the experience a minibatch holds; padded to the same size for every seed."""
+    """A minibatch in as few tensors as possible, all seeds padded to the same size."""
 
-    rows: Tensor  # [S, B] int64, into the experience
-    negative: Tensor  # [S, B] int64, into the minibatch: a random other state for TransE
-    weight: Tensor  # [S, B] one, or zero for padding
+    observation: Tensor  # [S, B, ...]
+    next_observation: Tensor  # [S, B, ...], the true successor
+    integers: Tensor  # [S, B, 2]: action, negative
+    numbers: Tensor  # [S, B, 6]: reward, the targets, weight
 
-
-def minibatches(
-    seeds: Sequence[int], counts: Sequence[int], parts: int, round_: int, epoch: int, device: torch.device
-) -> Iterator[Minibatch]:
-    """Cut each seed's `counts` rows into `parts` of nearly equal size, in random order."""
-    size = -(-max(counts) // parts)
-    rows = np.zeros((len(seeds), parts, size), np.int64)
-    negative = np.zeros_like(rows)
-    weight = np.zeros(rows.shape, np.float32)
-    for index, (seed, count) in enumerate(zip(seeds, counts, strict=True)):
-        stream = generator(seed, "minibatches", round_, epoch)
-        cut = np.array_split(stream.permutation(count), parts)
-        for part, chosen in enumerate(cut):
-            length = len(chosen)
-            rows[index, part, :length] = chosen
-            negative[index, part, :length] = stream.integers(0, max(1, length), length)
-            weight[index, part, :length] = 1.0
-    columns = (torch.from_numpy(array).to(device) for array in (rows, negative, weight))
-    for minibatch in zip(*(column.unbind(1) for column in columns), strict=True):
-        yield Minibatch(*minibatch)
+    def sample(self) -> Sample:
+        """With every column by its name; views."""
+        action, negative = self.integers.unbind(-1)
+        reward, *targets, weight = self.numbers.unbind(-1)
+        batch = Batch(self.observation, action, reward, self.next_observation, negative)
+        return Sample(batch, Targets(*targets), weight)
 
 
-class Rows:
-    """The transitions of a round with what PPO holds against them, to be picked from."""
+class Minibatches:
+    """The transitions of a round, cut into minibatches anew for every epoch."""
 
-    def __init__(self, experience: Experience, reward: Tensor, targets: Targets) -> None:
-        self._pool = experience.pool
+    def __init__(
+        self, experience: Experience, reward: Tensor, targets: Targets, seeds: Sequence[int], parts: int
+    ) -> None:
+        self._pool, self._counts = experience.pool, experience.count
+        self._seeds, self._parts = seeds, parts
         # Picked together: one copy of all numbers of a row instead of one for each.
         self._integers = torch.stack((experience.state, experience.action), -1)
         self._numbers = torch.stack((reward, *targets), -1)
 
-    def sample(self, chosen: Minibatch) -> Sample:
-        """A minibatch."""
-        state, action = at(self._integers, chosen.rows).unbind(-1)
-        reward, *targets = at(self._numbers, chosen.rows).unbind(-1)
-        batch = Batch(at(self._pool, state), action, reward, at(self._pool, state + 1), chosen.negative)
-        return Sample(batch, Targets(*targets), chosen.weight)
+    def shuffled(self, round_: int, epoch: int) -> Iterator[Minibatch]:
+        """Every transition once, in parts of nearly equal size."""
+        rows, negative, weight = (
+            torch.from_numpy(array).to(self._pool.device)
+            for array in shuffle(self._seeds, self._counts, self._parts, round_, epoch)
+        )
+        seeds, shape = len(self._seeds), (len(self._seeds), *rows.shape[1:], -1)
+        integers = at(self._integers, rows.view(seeds, -1)).view(shape)
+        numbers = at(self._numbers, rows.view(seeds, -1)).view(shape)
+        numbers = torch.cat((numbers, weight.unsqueeze(-1)), -1)
+        choices = torch.stack((integers[..., 1], negative), -1)
+        for part in range(self._parts):
+            state = integers[:, part, :, 0]
+            yield Minibatch(
+                at(self._pool, state), at(self._pool, state + 1), choices[:, part], numbers[:, part]
+            )
+
+
+def shuffle(
+    seeds: Sequence[int], counts: Sequence[int], parts: int, round_: int, epoch: int
+) -> tuple[Array, Array, Array]:
+    """Which rows a minibatch holds, which row of it is the negative of each, and what is no padding.
+
+    [S, parts, B] each; every seed shuffles by its own stream.
+    """
+    rows = np.zeros((len(seeds), parts, -(-max(counts) // parts)), np.int64)
+    negative, weight = np.zeros_like(rows), np.zeros(rows.shape, np.float32)
+    for index, (seed, count) in enumerate(zip(seeds, counts, strict=True)):
+        stream = generator(seed, "minibatches", round_, epoch)
+        for part, chosen in enumerate(np.array_split(stream.permutation(count), parts)):
+            length = len(chosen)
+            rows[index, part, :length] = chosen
+            negative[index, part, :length] = stream.integers(0, max(1, length), length)
+            weight[index, part, :length] = 1.0
+    return rows, negative, weight
 
 
 def at(values: Tensor, index: Tensor) -> Tensor:

@@ -30,15 +30,16 @@ class Sample(NamedTuple):
 
 
 class Objective(nn.Module):
-    """`forward(sample)` gives every term of the loss, averaged over the sample."""
+    """`forward(sample)` gives the loss and its terms, averaged over the sample."""
 
     def __init__(self, agent: Agent, config: PPOConfig) -> None:
         super().__init__()
         self.agent = agent
         self.config = config
+        self.names: tuple[str, ...] = ()  # of the terms; known once they were computed
 
-    def forward(self, sample: Sample) -> dict[str, Tensor]:
-        """Terms by name; "total" is what to descend."""
+    def forward(self, sample: Sample) -> tuple[Tensor, Tensor]:
+        """What to descend [], and its terms without their weights [terms]."""
         config, batch, targets = self.config, sample.batch, sample.targets
         output = self.agent(batch.observation)
         log_probs = output.logits.log_softmax(-1)
@@ -53,6 +54,7 @@ class Objective(nn.Module):
             "entropy": -(log_probs.exp() * log_probs).sum(-1),
             **self.agent.auxiliary_losses(output, batch),
         }
+        self.names = tuple(terms)
         # One product and one sum for all terms: [terms, N] x [N].
         means = weighted_mean(torch.stack(list(terms.values())), sample.weight)
         coefficient = {
@@ -63,4 +65,4 @@ class Objective(nn.Module):
             "reward": config.reward_coef,
         }
         coefficients = torch.tensor([coefficient[name] for name in terms], device=means.device)
-        return {"total": (means * coefficients).sum(), **dict(zip(terms, means, strict=True))}
+        return (means * coefficients).sum(), means.detach()

@@ -50,11 +50,12 @@ class Recorder:
 
     def __call__(self, *inputs: Any) -> Any:
         """function(*inputs)."""
-        shapes = [(tensor.shape, tensor.dtype) for tensor in _tensors(inputs)]
+        tensors = _tensors(inputs)
+        shapes = [(tensor.shape, tensor.dtype) for tensor in tensors]
         if shapes != self._shapes:
             self._shapes, self._calls, self._recording = shapes, 0, None
         if self._recording is not None:
-            return self._recording(*inputs)
+            return self._recording(tensors)
         self._calls += 1
         if self._fit and self._calls >= WORTHWHILE:
             try:
@@ -67,7 +68,7 @@ class Recorder:
 
 
 class Recording:
-    """The kernels of one call; calling it repeats them with new numbers of the same shapes."""
+    """The kernels of one call; calling it repeats them with new numbers, all tensors in one list."""
 
     def __init__(self, function: Callable[..., Any], inputs: tuple[Any, ...], limit: int) -> None:
         if any(tensor.device.type != "cpu" for tensor in _tensors(inputs)):
@@ -78,9 +79,9 @@ class Recording:
         self._inputs = _tensors(own)
         self._kernels = tape.kernels
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, inputs: list[Tensor]) -> Any:
         """The outputs for new inputs."""
-        for own, tensor in zip(self._inputs, _tensors(inputs), strict=True):
+        for own, tensor in zip(self._inputs, inputs, strict=True):
             own.copy_(tensor)
         with np.errstate(all="ignore"):  # torch says nothing either; training looks at its losses
             for kernel in self._kernels:

@@ -59,8 +59,8 @@ class Actor:
 
     def begin_segment(self) -> None:
         """Forget what was recorded; the next segment starts here."""
+        self._start = len(self.environment.taken)
         self._observations, self._terminated = [self.observation], False
-        self._actions: list[int] = []
         self._rewards: list[float] = []
 
     def step(self, action: int) -> bool:
@@ -70,7 +70,6 @@ class Actor:
         except RunFailedError as error:
             raise self._failure(error) from error
         self._observations.append(self.observation)
-        self._actions.append(action)
         self._rewards.append(reward)
         self.total += reward
         if not math.isfinite(self.total):
@@ -79,9 +78,10 @@ class Actor:
 
     def segment(self) -> list[Segment]:
         """What was recorded: one segment, or none if there was no step."""
-        if not self._actions:
+        if not self._rewards:
             return []
-        actions, rewards = np.array(self._actions, np.int64), np.array(self._rewards, np.float32)
+        actions = np.array(self.environment.taken[self._start :], np.int64)
+        rewards = np.array(self._rewards, np.float32)
         return [Segment(np.array(self._observations), actions, rewards, self._terminated)]
 
     def check(self) -> None:
@@ -132,7 +132,8 @@ class Actors:
             actor.restart()
         observations, running = self._observe(), [True] * len(self.all)
         while any(running):
-            actions = self._act(policy, observations, streams)
+            uniform = np.array([stream.random(self.count) for stream in streams])
+            actions = self._act(policy, observations, uniform)
             for index, actor in enumerate(self.all):
                 if running[index]:
                     running[index] = not actor.step(actions[index])
@@ -154,8 +155,9 @@ class Actors:
                 actor.restart()
             actor.begin_segment()
         observations = self._observe()
-        for _ in range(steps):
-            actions = self._act(policy, observations, streams)
+        uniform = np.array([stream.random((steps, self.count)) for stream in streams])
+        for step in range(steps):
+            actions = self._act(policy, observations, uniform[:, step])
             ended = [index for index, actor in enumerate(self.all) if actor.step(actions[index])]
             observations = self._observe()  # before a new episode covers what the last step gave
             for index in ended:
@@ -214,11 +216,8 @@ class Actors:
                 actor.check()
         return observations
 
-    def _act(self, policy: Policy, observations: Array, streams: list[np.random.Generator]) -> list[int]:
-        """The policy's actions, [S * E]."""
-        shape = (len(self.seeds), self.count)
-        uniform = np.array([stream.random(self.count) for stream in streams])
-        actions: list[int] = (
-            policy(observations.reshape(*shape, *observations.shape[1:]), uniform).ravel().tolist()
-        )
+    def _act(self, policy: Policy, observations: Array, uniform: Array) -> list[int]:
+        """The policy's actions, [S * E]; the random numbers are [S, E]."""
+        batch = observations.reshape(*uniform.shape, *observations.shape[1:])
+        actions: list[int] = policy(batch, uniform).ravel().tolist()
         return actions

@@ -86,11 +86,18 @@ class Stack:
 
 
 class _FlatLinear(TorchFunctionMode):
-    """Linear layers see a matrix: lifted, inputs [N, B, k] would become N products per seed, not one."""
+    """Linear layers as one product and one sum.
+
+    Lifted as they are, inputs [N, B, k] would become N products per seed, and every product and bias would be
+    multiplied by one.
+    """
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if function is nn.functional.linear and args[0].dim() > 2:
-            rows = args[0]
-            return function(rows.flatten(0, -2), *args[1:], **kwargs).view(*rows.shape[:-1], -1)
-        return function(*args, **kwargs)
+        if function is nn.functional.linear:
+            return _linear(*args, **(kwargs or {}))
+        return function(*args, **(kwargs or {}))
+
+
+def _linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    product = (rows.reshape(-1, rows.shape[-1]) @ weight.mT).view(*rows.shape[:-1], -1)
+    return product if bias is None else product + bias

@@ -19,10 +19,10 @@ from xlvin.storage import check_tensors
 from xlvin.training.adam import Adam
 from xlvin.training.config import TrainConfig
 from xlvin.training.experience import Experience
-from xlvin.training.minibatches import Rows, at, minibatches
+from xlvin.training.minibatches import Minibatch, Minibatches, at
 from xlvin.training.moments import Moments
 from xlvin.training.novelty import Novelty
-from xlvin.training.objective import Objective, Sample, Targets
+from xlvin.training.objective import Objective, Targets
 from xlvin.training.policies import sampling_policy
 from xlvin.training.recording import Recorder
 from xlvin.training.returns import advantages
@@ -60,7 +60,6 @@ class Trainer:
         self._policy = sampling_policy(self.stack, self.agent)
         self._recorded_outputs = Recorder(self._outputs)
         self._recorded_gradient = Recorder(self._gradient)
-        self._terms: tuple[str, ...] = ()  # names of the loss's parts, known once they were computed
         self.observed = Moments(config.seeds, shapes.observation)
         if network.inputs == "bounds":
             self._scale_by_bounds(shapes.bounds)
@@ -114,17 +113,15 @@ class Trainer:
                 values = self._evaluate(experience.pool).value
             if ppo.recompute or epoch == 0:
                 targets = self._targets(experience, reward, values, old_log_prob)
-                rows = Rows(experience, reward, targets)
-            for chosen in minibatches(
-                self.config.seed_list, experience.count, ppo.minibatches, self.round, epoch, self.device
-            ):
-                gradient, terms = self._recorded_gradient(rows.sample(chosen))
+                batches = Minibatches(experience, reward, targets, self.config.seed_list, ppo.minibatches)
+            for minibatch in batches.shuffled(self.round, epoch):
+                gradient, terms = self._recorded_gradient(minibatch)
                 self.optimiser.step(gradient, self._learning_rate(epoch))
                 totals = totals + terms
             if report:
                 report(epoch + 1)
         means = (totals / (ppo.epochs * ppo.minibatches)).cpu().numpy()
-        return dict(zip(self._terms, means, strict=True))
+        return dict(zip(("total", *self.objective.names), means.T, strict=True))
 
     def _reward(self, experience: Experience) -> Tensor:
         """Rewards as scaled for learning, with the novelty bonus if there is one; [S, N]."""
@@ -151,14 +148,13 @@ class Trainer:
         )
         return Targets(old_log_prob, value, _standardise(advantage, experience.weight), advantage + value)
 
-    def _gradient(self, sample: Sample) -> tuple[Tensor, Tensor]:
-        """The gradient [S, P], clipped for each seed, and the terms of the loss [terms, S]."""
-        terms = self.stack.apply(self.objective, sample, prefix="agent.")
-        gradient = self.stack.gradient(terms["total"].sum())
+    def _gradient(self, minibatch: Minibatch) -> tuple[Tensor, Tensor]:
+        """The gradient [S, P], clipped for each seed, and the loss with its terms [S, 1 + terms]."""
+        loss, terms = self.stack.apply(self.objective, minibatch.sample(), prefix="agent.")
+        gradient = self.stack.gradient(loss.sum())
         norm = gradient.norm(dim=1, keepdim=True)
-        self._terms = tuple(terms)
         shrink = (self.config.ppo.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
-        return gradient * shrink, torch.stack([term.detach() for term in terms.values()])
+        return gradient * shrink, torch.cat((loss.detach().unsqueeze(1), terms), 1)
 
     def _learning_rate(self, epoch: int) -> float:
         ppo = self.config.ppo
