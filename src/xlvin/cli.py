@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -28,6 +29,9 @@ EXIT_CODES = "\nexit codes: 0 done, 1 a run failed, 2 bad input, 130 interrupted
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
+    # The tensors here are small: one thread is fastest, and on a busy machine threads that wait for others
+    # can be ten times slower. An OMP_NUM_THREADS of the user's own stays.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE + "\n\n`xlvin COMMAND --help` tells a command's options." + EXIT_CODES)
