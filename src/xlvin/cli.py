@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
 from collections.abc import Sequence
 
-from xlvin.errors import XLVINError
+from xlvin.errors import XLVINError, unknown
 
 # Each command is a module of `xlvin.commands` with `main(argv)`; it is imported only when asked for,
 # so that `xlvin --help` answers at once.
@@ -39,9 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     name, *rest = arguments
     try:
         if name not in COMMANDS:
-            near = difflib.get_close_matches(name, COMMANDS, 1)
-            hint = f' Did you mean "{near[0]}"?' if near else f" Choose one of: {', '.join(COMMANDS)}."
-            raise XLVINError(f'There is no command "{name}".{hint}')
+            raise unknown("command", name, COMMANDS)
         command = importlib.import_module(f"xlvin.commands.{name}")
         return int(command.main(rest))
     except XLVINError as error:

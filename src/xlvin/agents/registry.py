@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from xlvin.agents.base import FORMAT, Agent, AgentConfig
 from xlvin.agents.networks import UNTRAINED, ATreeCAgent, PPOAgent, XLVINAgent
-from xlvin.errors import XLVINError
+from xlvin.errors import XLVINError, unknown
 from xlvin.executor.network import ExecutorConfig, Processor
 from xlvin.storage import check_tensors, load_tensors
 
@@ -29,9 +28,7 @@ _KINDS: dict[str, type[Agent]] = {"xlvin": XLVINAgent, "ppo": PPOAgent, "atreec"
 def named(name: str) -> dict[str, Any]:
     """The configuration fields behind an agent's name."""
     if name not in AGENTS:
-        near = difflib.get_close_matches(name, AGENTS, 1)
-        hint = f'Did you mean "{near[0]}"?' if near else f"Choose one of: {', '.join(AGENTS)}."
-        raise XLVINError(f'There is no agent "{name}". {hint}')
+        raise unknown("agent", name, AGENTS)
     return AGENTS[name]
 
 

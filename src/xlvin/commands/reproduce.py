@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import json
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Annotated, Any, Protocol, cast
 
 import tyro
 
-from xlvin.errors import XLVINError
+from xlvin.errors import unknown
 from xlvin.experiments.workers import Effort
 from xlvin.report.pages import embed
 
@@ -61,9 +60,7 @@ def reproduce(
         device: Where networks live, "cpu" or "cuda".
     """
     if experiment not in EXPERIMENTS:
-        near = difflib.get_close_matches(experiment, EXPERIMENTS, 1)
-        hint = f'Did you mean "{near[0]}"?' if near else f"Choose one of: {', '.join(EXPERIMENTS)}."
-        raise XLVINError(f'There is no experiment "{experiment}". {hint}')
+        raise unknown("experiment", experiment, EXPERIMENTS)
     chosen = cast(Experiment, importlib.import_module(EXPERIMENTS[experiment]))
     if not from_records:
         chosen.run(results, Effort(only, workers, device))

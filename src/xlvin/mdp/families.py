@@ -7,7 +7,6 @@ where each action leads to one neighbour, and as "<name>-stochastic", where each
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import networkx as nx
 import torch
 from torch import Generator, Tensor
 
-from xlvin.errors import XLVINError
+from xlvin.errors import XLVINError, unknown
 from xlvin.mdp.tabular import TabularMDP
 
 # (count, states, actions, discount, generator) -> MDPs
@@ -39,9 +38,7 @@ class Family:
 def find(family: str) -> Family:
     """The family of this name."""
     if family not in FAMILIES:
-        near = difflib.get_close_matches(family, FAMILIES, 1)
-        hint = f'Did you mean "{near[0]}"?' if near else f"Choose one of: {', '.join(FAMILIES)}."
-        raise XLVINError(f'There is no family of MDPs called "{family}". {hint}')
+        raise unknown("family of MDPs called", family, FAMILIES)
     return FAMILIES[family]
 
 
