@@ -1,0 +1,129 @@
+"""Continual maze (appendix F): how many levels each planner passes, and how it does on held-out mazes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from xlvin.agents.mazes import Version
+from xlvin.experiments.maze_runs import FOLDER, MazeRun, Outcome, run_config, train
+from xlvin.experiments.workers import Effort, run_jobs
+from xlvin.report import tables
+from xlvin.report.records import Record, provenance, read, read_all, write
+from xlvin.report.statistics import summarise
+
+NAME = FOLDER
+SEEDS = 3
+SIZES = (8, 16)
+# The paper's planners and a plain CNN, and of XLVIN: without the planner, with an executor that was never
+# trained, with a sparse tree. The paper gives numbers for XLVIN alone.
+AGENTS: dict[Version, tuple[str, ...]] = {
+    "tuned": ("xlvin", "ppo", "vin", "gvin", "gppn", "cnn", "xlvin-untrained", "xlvin-sparse"),
+    "paper": ("xlvin",),
+}
+
+
+def jobs(results: Path, effort: Effort) -> list[MazeRun]:
+    """Every run that was asked for."""
+    found = [
+        MazeRun(run_config(version, size, agent), seed, runs_beside(results), effort.device)
+        for size in SIZES
+        for version, agents in AGENTS.items()
+        for agent in agents
+        for seed in range(SEEDS)
+    ]
+    return [job for job in found if effort.wants(job.name)]
+
+
+def runs_beside(results: Path) -> Path:
+    """Where the runs of records below `results` lie."""
+    return results.absolute().parent / "runs"
+
+
+def run(results: Path, effort: Effort | None = None) -> None:
+    """Train what was asked for; every run that ends is kept at once, and a stopped one goes on next time."""
+    effort = effort or Effort()
+    wanted = jobs(results, effort)
+    for number, (job, outcome) in enumerate(run_jobs(train, wanted, effort.workers), 1):
+        keep(results, job, outcome)
+        print(f"{number}/{len(wanted)} {job.name}: {outcome.passed} levels passed", file=sys.stderr)
+
+
+def keep(results: Path, job: MazeRun, outcome: Outcome) -> None:
+    """Add a run to its record; other settings start a new record."""
+    config = job.plain()
+    size = job.config.size
+    path = results / NAME / job.config.version / f"{size}x{size}" / f"{job.config.agent}.json"
+    known = read(path) if path.exists() else None
+    others = known.seeds if known and known.config == config else []
+    seeds = [entry for entry in others if entry["seed"] != job.seed] + [_entry(job.seed, outcome)]
+    record = Record(
+        experiment=NAME,
+        version=job.config.version,
+        environment=f"{size}x{size}",
+        agent=job.config.agent,
+        seeds=sorted(seeds, key=lambda entry: int(entry["seed"])),
+        config=config,
+        command=f"xlvin reproduce {NAME} --only {job.config.version}/{size}x{size}/{job.config.agent}/",
+        seconds=round(sum(level["seconds"] for entry in seeds for level in entry["levels"]), 1),
+        **provenance(),
+    )
+    write(record, results)
+
+
+def _entry(seed: int, outcome: Outcome) -> dict[str, Any]:
+    """One seed; its score is the held-out success over all levels (%) after the last one that it passed."""
+    tested = [level["held_out"] for level in outcome.levels if level["passed"]]
+    score = round(100.0 * _mean(tested[-1]), 3) if tested else 0.0
+    return {"seed": seed, "score": score, "passed": outcome.passed, "levels": outcome.levels}
+
+
+def rows(results: Path) -> list[tables.Row]:
+    """One row per version, size and agent: held-out success (%) at the end, levels passed, episodes used."""
+    found = []
+    for record in read_all(results, NAME):
+        episodes = [sum(level["trajectories"] for level in entry["levels"]) for entry in record.seeds]
+        row: tables.Row = {"version": record.version, "environment": record.environment}
+        row |= {"agent": record.agent} | summarise(record.scores)
+        row |= {"passed": [entry["passed"] for entry in record.seeds], "episodes": _mean(episodes)}
+        found.append(row | {"levels": record.config["continual"]["levels"]})
+    return sorted(found, key=_place)
+
+
+def _place(row: tables.Row) -> tuple[int, int, int]:
+    versions = list(AGENTS)
+    agents = AGENTS["tuned"]
+    size = int(row["environment"].partition("x")[0])
+    return size, versions.index(row["version"]), agents.index(row["agent"])
+
+
+def summary(results: Path) -> str:
+    """A table per size."""
+    parts, table = [], rows(results)
+    for size in dict.fromkeys(row["environment"] for row in table):
+        shown = [
+            {
+                "agent": row["agent"] + (" (paper's settings)" if row["version"] == "paper" else ""),
+                "levels passed, by seed": ", ".join(map(str, row["passed"])),
+                "held-out success (%)": f"{row['mean']:.1f} ± {row['std']:.1f}",
+                "episodes": f"{row['episodes']:,.0f}",
+            }
+            for row in table
+            if row["environment"] == size
+        ]
+        levels = next(row["levels"] for row in table if row["environment"] == size)
+        parts.append(f"### {size}, {levels} levels\n\n{tables.markdown(shown)}")
+    return "\n\n".join(parts)
+
+
+def figure(results: Path, path: Path) -> None:
+    """Held-out success after each level."""
+    from xlvin.report.continual_figure import draw  # a machine that only trains needs no matplotlib
+
+    draw(read_all(results, NAME), path)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,80 @@
+"""The figure of the continual maze: held-out success after each level, up to the one that is failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from xlvin.report.files import replacing
+from xlvin.report.records import Record
+
+
+@dataclass(frozen=True)
+class Style:
+    """How an agent is drawn; colours from Okabe and Ito."""
+
+    label: str
+    colour: str
+    line: str = "-"
+
+
+STYLES = {
+    ("tuned", "xlvin"): Style("XLVIN", "#D55E00"),
+    ("paper", "xlvin"): Style("XLVIN, the paper's network", "#D55E00", ":"),
+    ("tuned", "xlvin-sparse"): Style("XLVIN, sparse tree", "#CC79A7", "--"),
+    ("tuned", "xlvin-untrained"): Style("XLVIN, executor never trained", "#CC79A7", ":"),
+    ("tuned", "ppo"): Style("its encoder without a planner", "#E69F00", "--"),
+    ("tuned", "vin"): Style("VIN", "#0072B2"),
+    ("tuned", "gvin"): Style("GVIN", "#56B4E9"),
+    ("tuned", "gppn"): Style("GPPN", "#009E73"),
+    ("tuned", "cnn"): Style("CNN", "#7F7F7F"),
+}
+
+
+def draw(records: Sequence[Record], path: Path) -> None:
+    """A panel per size of maze."""
+    known = {(record.version, record.environment, record.agent): record for record in records}
+    sizes = sorted({record.environment for record in records}, key=lambda name: int(name.partition("x")[0]))
+    picture = Figure(figsize=(5.2 * len(sizes), 4.6), layout="constrained")
+    panels = picture.subplots(1, len(sizes), squeeze=False)[0]
+    for axes, size in zip(panels, sizes, strict=True):
+        for (version, agent), style in STYLES.items():
+            if (version, size, agent) in known:
+                _curve(axes, known[version, size, agent], style)
+        axes.set_title(f"{size.replace('x', ' × ')} mazes", loc="left", fontsize=11, fontweight="bold")
+        axes.set(xlabel="after passing level", ylim=(0, 102))
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("success on held-out mazes (%)")
+    handles = {line.get_label(): line for axes in panels for line in axes.get_legend_handles_labels()[0]}
+    picture.legend(
+        handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False, fontsize=9
+    )
+    with replacing(path) as temporary:
+        picture.savefig(temporary, format="png", dpi=160)
+
+
+def _curve(axes: Axes, record: Record, style: Style) -> None:
+    """Mean and range over the seeds that have passed a level; a cross after which a seed failed."""
+    curves = [
+        [100 * float(np.mean(level["held_out"])) for level in entry["levels"] if level["passed"]]
+        for entry in record.seeds
+    ]
+    longest = max(map(len, curves))
+    if not longest:
+        return
+    levels = range(1, longest + 1)
+    by_level = [[curve[level - 1] for curve in curves if len(curve) >= level] for level in levels]
+    low, high = [min(values) for values in by_level], [max(values) for values in by_level]
+    axes.fill_between(levels, low, high, color=style.colour, alpha=0.15, linewidth=0)
+    means = [float(np.mean(values)) for values in by_level]
+    axes.plot(levels, means, style.line, color=style.colour, label=style.label, linewidth=1.8)
+    for entry, curve in zip(record.seeds, curves, strict=True):
+        if curve and not entry["levels"][-1]["passed"]:
+            axes.plot(len(curve), curve[-1], "x", color=style.colour, markersize=7, markeredgewidth=2)
