@@ -1,0 +1,259 @@
+"""Speed of training on Atari.
+
+    python benchmarks/atari.py                    on a CPU, against Stable-Baselines3 (CPU time of one thread)
+    python benchmarks/atari.py --check            on a GPU, half a minute: is everything as on a CPU?
+    python benchmarks/atari.py --device cuda      on a GPU: launches, transitions a second, memory
+    python benchmarks/atari.py --json ...         the rows as JSON
+
+- PPO on Freeway against Stable-Baselines3 with equal settings and an equal network, taking turns (needs
+  xlvin[sb3] and opencv-python-headless, which its wrappers import);
+- an update of 256 states of Enduro with K = 2, as a CUDA graph against the same kernels launched one by one;
+- transitions a second of XLVIN on Freeway with K = 2, one seed and several, games, learning and all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import torch
+
+from xlvin.agents.base import AgentConfig
+from xlvin.agents.registry import build, named
+from xlvin.training import frame_learner
+from xlvin.training.atari_preset import HIDDEN, KOSTRIKOV, LATENT
+from xlvin.training.config import Budget, PPOConfig
+from xlvin.training.frame_learner import FrameLearner, Outcome
+from xlvin.training.frame_trainer import FrameTrainer
+from xlvin.training.presets import preset
+
+FREEWAY = "FreewayNoFrameskip-v4"
+GAMES, STEPS = 8, 128
+
+
+@dataclass(frozen=True)
+class Row:
+    case: str
+    value: float
+    unit: str
+    bar: str
+
+
+def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    started = clock()
+    work()
+    return clock() - started
+
+
+# Against Stable-Baselines3, on a CPU.
+
+
+def ours(rounds: int) -> float:
+    """CPU seconds of PPO on Freeway, without what happens once."""
+    config = preset(FREEWAY, "ppo")
+    trainer = FrameTrainer(replace(config, budget=replace(config.budget, total=2**20)), threads=1)
+    trainer.train_round()
+    spent = seconds(lambda: [trainer.train_round() for _ in range(rounds)], time.process_time)
+    trainer.close()
+    return spent
+
+
+def theirs(rounds: int) -> float:
+    """The same with Stable-Baselines3."""
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.env_util import make_atari_env
+    from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+    from stable_baselines3.common.vec_env import VecFrameStack
+
+    from xlvin.envs.atari import register
+    from xlvin.latent.encoders import ImageEncoder
+
+    register(FREEWAY)
+
+    class Encoder(BaseFeaturesExtractor):
+        def __init__(self, space: object) -> None:
+            super().__init__(space, LATENT)  # type: ignore[arg-type]
+            self.encoder = ImageEncoder((4, 84, 84), LATENT)
+
+        def forward(self, image: torch.Tensor) -> torch.Tensor:
+            return self.encoder(image)
+
+    model = PPO(
+        "CnnPolicy",
+        VecFrameStack(make_atari_env(FREEWAY, GAMES, seed=0), 4),
+        learning_rate=KOSTRIKOV.learning_rate,
+        n_steps=STEPS,
+        batch_size=GAMES * STEPS // KOSTRIKOV.minibatches,
+        n_epochs=KOSTRIKOV.epochs,
+        clip_range=KOSTRIKOV.clip,
+        clip_range_vf=KOSTRIKOV.clip,
+        ent_coef=KOSTRIKOV.entropy_coef,
+        policy_kwargs={"features_extractor_class": Encoder, "net_arch": []},
+        device="cpu",
+    )
+    model.learn(GAMES * STEPS)
+    more = lambda: model.learn(rounds * GAMES * STEPS, reset_num_timesteps=False)  # noqa: E731
+    return seconds(more, time.process_time)
+
+
+def against_stable_baselines(turns: int, rounds: int = 3) -> Iterator[Row]:
+    pairs = [(theirs(rounds), ours(rounds)) for _ in range(turns)]
+    transitions = rounds * GAMES * STEPS
+    for name, place in (("Stable-Baselines3", 0), ("this library", 1)):
+        rate = statistics.median(transitions / pair[place] for pair in pairs)
+        yield Row(f"PPO on Freeway, {name}", rate, "transitions per CPU second", "")
+    ratio = statistics.median(pair[0] / pair[1] for pair in pairs)
+    yield Row("PPO on Freeway, this library / Stable-Baselines3", ratio, "x", ">= 1.5")
+
+
+# On a GPU.
+
+
+def filled_learner(
+    agent: str, actions: int, depth: int, device: str, ppo: PPOConfig = KOSTRIKOV
+) -> FrameLearner:
+    """A learner with a round of random frames behind it."""
+    network = AgentConfig(**named(agent), latent=LATENT, hidden=HIDDEN, depth=depth)
+    network = replace(network, observation=(4, 84, 84), actions=actions)
+    learner = FrameLearner(build(network, 0), ppo, 0, STEPS, GAMES, torch.device(device))
+    play(learner)
+    return learner
+
+
+def play(learner: FrameLearner) -> None:
+    draw = np.random.default_rng(0)
+    learner.begin(draw.random((STEPS + 1, GAMES), dtype=np.float32))
+    for step in range(STEPS + 1):
+        frames = draw.integers(0, 256, (GAMES, 84, 84), dtype=np.uint8)
+        learner.look(frames, np.full(GAMES, min(step, 3), np.uint8))
+        learner.chosen()
+
+
+def outcome() -> Outcome:
+    draw, shape = np.random.default_rng(1), (STEPS, GAMES)
+    ended = torch.from_numpy(draw.random(shape) < 0.02)
+    reward = torch.from_numpy(draw.random(shape, dtype=np.float32))
+    return Outcome(reward, ended, ended, torch.ones(shape))
+
+
+def launches(device: str, repeats: int = 50) -> Iterator[Row]:
+    learner = filled_learner("xlvin-r", 9, 2, device)
+    learner.learn(outcome(), 0, 1e-5)
+
+    def timed(update: Callable[[], object]) -> float:
+        def work() -> None:
+            with torch.cuda.stream(learner.stream):
+                for _ in range(repeats):
+                    learner._part.zero_()
+                    update()
+            torch.cuda.synchronize()
+
+        work()
+        return 1e3 * statistics.median(seconds(work) for _ in range(5)) / repeats
+
+    eager, graph = timed(learner._learn), timed(learner._learn_once)
+    yield Row("update of 256 states, Enduro K = 2, launched one by one", eager, "ms", "")
+    yield Row("update of 256 states, Enduro K = 2, CUDA graph", graph, "ms", "")
+    yield Row("launched one by one / CUDA graph", eager / graph, "x", ">= 3")
+
+
+def throughput(device: str, seeds: int, rounds: int) -> Iterator[Row]:
+    config = replace(preset(FREEWAY, "xlvin-r"), seeds=seeds)
+    if torch.device(device).type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    trainer = FrameTrainer(config, device)
+    for _ in range(2):
+        trainer.train_round()
+    spent = seconds(lambda: [trainer.train_round() for _ in range(rounds)])
+    trainer.close()
+    rate = seeds * rounds * GAMES * STEPS / spent
+    case = f"XLVIN on Freeway, K = 2, {seeds} seed{'s' if seeds > 1 else ''}"
+    yield Row(f"{case}, all together", rate, "transitions per second", ">= 10000" if seeds > 1 else "")
+    if seeds == 1:
+        yield Row(f"{case}, a million transitions", 1e6 / rate / 60, "minutes", "<= 6")
+    if torch.device(device).type == "cuda":
+        memory = torch.cuda.max_memory_reserved() / 2**30 / seeds
+        yield Row(f"{case}, peak memory of a seed", memory, "GiB", "<= 6")
+
+
+def check(device: str) -> None:
+    """The same rounds on both devices: actions, values, weights after learning; then real games."""
+    warnings.simplefilter("error")  # such as that there are no CUDA graphs
+    torch.backends.cudnn.allow_tf32 = False
+    frame_learner.mixes_precision = lambda device: False
+    short = replace(KOSTRIKOV, epochs=1)
+    torch.set_num_threads(os.cpu_count() or 1)
+    for agent, actions, depth in (("ppo", 3, 0), ("xlvin-r", 9, 2), ("xlvin-r", 18, 1), ("atreec", 9, 2)):
+        reference, there = (filled_learner(agent, actions, max(1, depth), d, short) for d in ("cpu", device))
+        value, weights = reference._value, reference.learner.stack.flat
+        off = (value - there._value.cpu()).abs().max().item()
+        agreed = (reference._action == there._action.cpu()).float().mean().item()
+        before = weights.clone()
+        reference._action.copy_(there._action)
+        reference._log_prob.copy_(there._log_prob)
+        reference._value.copy_(there._value)
+        losses = [learner.learn(outcome(), 0, 2.5e-4) for learner in (reference, there)]
+        there.wait()
+        moved = weights - before
+        apart = (weights - there.learner.stack.flat.cpu()).norm() / moved.norm()
+        print(
+            f"{agent}, {actions} actions, K {depth}: values {off:.1e} apart, {100 * agreed:.1f} % of actions "
+            f"agree, weights moved {moved.norm():.3f}, {100 * apart:.1f} % of it apart; losses "
+            f"{losses[0][0]:.5f} and {losses[1][0].item():.5f}"
+        )
+        assert off < 5e-2, "values differ"
+        assert agreed > 0.98, "actions differ"
+        assert apart < 0.2, "updates differ"
+        assert torch.isfinite(there.learner.stack.flat).all()
+    config = replace(preset(FREEWAY, "xlvin-r"), seeds=2, budget=Budget("transitions", 4096, STEPS, GAMES))
+    trainer = FrameTrainer(config, device)
+    while not trainer.finished:
+        metrics = trainer.train_round()
+    print({name: np.round(values, 4).tolist() for name, values in metrics.items()})
+    trainer.restore(trainer.state())
+    trainer.close()
+    print("all is well")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Speed of training on Atari.")
+    parser.add_argument("--check", action="store_true", help="compare a GPU with the CPU and stop")
+    parser.add_argument("--device", default="cpu", help='"cpu" or "cuda"')
+    parser.add_argument("--seeds", type=int, nargs="*", default=[1, 8, 16], help="seeds at once, on a GPU")
+    parser.add_argument("--rounds", type=int, default=15, help="rounds of 1,024 transitions a seed, on a GPU")
+    parser.add_argument("--turns", type=int, default=3, help="turns against Stable-Baselines3, on a CPU")
+    parser.add_argument("--json", action="store_true", help="print rows as JSON")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    if options.check:
+        check("cuda" if torch.cuda.is_available() else "cpu")
+        return
+    rows: list[Row] = []
+
+    def tell(found: Iterator[Row]) -> None:
+        for row in found:
+            rows.append(row)
+            if not options.json:
+                print(f"{row.case:<62}{row.value:>12.2f} {row.unit:<28}{row.bar}", flush=True)
+
+    if options.device == "cpu":
+        tell(against_stable_baselines(options.turns))
+    else:
+        tell(launches(options.device))
+        for seeds in options.seeds:
+            tell(throughput(options.device, seeds, options.rounds))
+    if options.json:
+        print(json.dumps([asdict(row) for row in rows], indent=2))
+
+
+if __name__ == "__main__":
+    main()

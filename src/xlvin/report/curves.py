@@ -1,0 +1,74 @@
+"""Learning curves: a panel per task, a line per agent, bands over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from xlvin.report.files import replacing
+
+Array = NDArray[np.float64]
+# Okabe and Ito, in the order in which agents are given.
+COLOURS = ("#D55E00", "#009E73", "#0072B2", "#CC79A7", "#E69F00", "#56B4E9")
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """The curves of one task."""
+
+    title: str
+    curves: Mapping[str, Array]  # [seeds, points] by agent
+    transitions: float  # at the last point
+
+
+def band(curves: Array, confidence: float = 0.95, resamples: int = 2000) -> tuple[Array, Array]:
+    """The percentile bootstrap interval of the mean over seeds at every point, of curves [seeds, points]."""
+    draws = np.random.default_rng(0).integers(len(curves), size=(resamples, len(curves)))
+    tail = (1.0 - confidence) / 2.0
+    low, high = np.quantile(curves[draws].mean(1), (tail, 1.0 - tail), axis=0)
+    return low, high
+
+
+def save_curves(path: Path, panels: Sequence[Panel], ylabel: str) -> None:
+    """Draw all panels side by side into a PNG file; the same agent has the same colour everywhere."""
+    agents = list(dict.fromkeys(agent for panel in panels for agent in panel.curves))
+    colour = {agent: COLOURS[place % len(COLOURS)] for place, agent in enumerate(agents)}
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    picture = Figure(figsize=(5.0 * columns, 3.4 * rows + 0.5), layout="constrained")
+    grid = picture.subplots(rows, columns, squeeze=False).ravel()
+    for axes, panel in zip(grid, panels, strict=False):
+        draw_panel(axes, panel, colour)
+        axes.set_ylabel(ylabel)
+    for axes in grid[len(panels) :]:
+        axes.set_visible(False)
+    handles = {
+        label: line for axes in grid for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    picture.legend(
+        handles.values(), handles.keys(), loc="outside lower center", ncols=len(agents), frameon=False
+    )
+    with replacing(path) as temporary:
+        picture.savefig(temporary, format="png", dpi=150)
+
+
+def draw_panel(axes: Axes, panel: Panel, colour: Mapping[str, str]) -> None:
+    """One panel, with the colours of its agents."""
+    for agent, curves in panel.curves.items():
+        x = panel.transitions * (np.arange(curves.shape[1]) + 1) / curves.shape[1] / 1e6
+        low, high = band(curves)
+        axes.fill_between(x, low, high, color=colour[agent], alpha=0.2, linewidth=0)
+        axes.plot(x, curves.mean(0), color=colour[agent], linewidth=1.6, label=agent)
+    counts = sorted({len(curves) for curves in panel.curves.values()})
+    many = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    axes.set_title(f"{panel.title} ({many} seed{'s' if counts[-1] > 1 else ''})", loc="left", fontsize=10)
+    axes.set_xlabel("million transitions")
+    axes.set_xlim(0, panel.transitions / 1e6)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
