@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from xlvin.executor.network import Processor
 from xlvin.planner.maximum import maximum, segment_maximum
@@ -81,12 +81,20 @@ class Step:
         return cast(Tensor, self.processor.norm(node))
 
 
-def execute(step: Step, tree: Tree, nodes: Tensor, edges: Tensor, every_node: bool = False) -> Tensor:
+def execute(
+    step: Step,
+    tree: Tree,
+    nodes: Tensor,
+    edges: Tensor,
+    every_node: bool = False,
+    norm: nn.Module | None = None,
+) -> Tensor:
     """As many steps as the tree is deep, over its projected nodes [N, B, w]; returns the nodes, root first.
 
     `edges` [A, w] is W_edge e_a + b. The projected nodes are added again before every step but the first;
     nodes without children stay as they were projected. The root can see no more than the first K - d updates
-    of a node at depth d; the others are left out unless `every_node` asks for them.
+    of a node at depth d; the others are left out unless `every_node` asks for them. `norm` is applied to what
+    each step has updated.
     """
     processor, depth, batch = step.processor, len(tree.sizes) - 1, nodes.shape[1]
     nodes = nodes.flatten(0, 1)  # rows, of all states of the batch
@@ -101,6 +109,7 @@ def execute(step: Step, tree: Tree, nodes: Tensor, edges: Tensor, every_node: bo
         sent = processor.sender(start[batch:last]) + reached_by[: last - batch]
         receiver, family = start[:inner], Family(parent[: last - batch], children[:inner])
         updated = step.sparse(receiver, processor.receiver(receiver), sent, family)
+        updated = updated if norm is None else norm(updated)
         updated = torch.where(is_parent[:inner], updated, nodes[:inner])
         state = torch.cat((updated, nodes[inner:])) if every_node else updated
     return state.view(-1, batch, state.shape[-1])

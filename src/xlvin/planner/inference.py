@@ -141,9 +141,10 @@ class _Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func is aten.amax.default:
             keepdims = len(args) > 2 and args[2]
             return [partial(np.maximum.reduce, args[0].numpy(), tuple(args[1]), None, out, keepdims)]
-        if func is aten.cat.default:
+        if func in (aten.cat.default, aten.stack.default):
+            join = np.concatenate if func is aten.cat.default else np.stack
             axis = args[1] if len(args) > 1 else 0
-            return [partial(np.concatenate, [part.numpy() for part in args[0]], axis, out)]
+            return [partial(join, [part.numpy() for part in args[0]], axis, out)]
         return [partial(_in_torch, func, args, kwargs, result)]
 
     def _still(self, tensor: Tensor) -> Tensor:

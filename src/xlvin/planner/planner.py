@@ -16,12 +16,8 @@ from xlvin.executor.network import Processor
 from xlvin.latent.transition import TransitionModel, think
 from xlvin.planner.execution import Step, execute
 from xlvin.planner.execution import Wiring as Wiring
-from xlvin.planner.pieces import in_pieces
+from xlvin.planner.pieces import in_pieces, piece_size
 from xlvin.planner.tree import Prior, Tree, expand, expand_beam, grow
-
-# On a CPU a level of leaves with more than LARGE numbers per layer is worked on in pieces that fit the cache:
-# measured, that is about twice as fast, and slower for smaller levels.
-LARGE, PIECE = 2**22, 2**18
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +28,7 @@ class PlanLevel:
     executed: Tensor  # [B, M, w], chi
     parent: Tensor  # [B, M] int64: index into the level above; -1 at the root
     action: Tensor  # [B, M] int64: the action from the parent; -1 at the root
+    value: Tensor | None = None  # [B, M], the values that the plan has on its nodes, if it has any
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +52,7 @@ class Planner(nn.Module):
     depth: K, levels of the tree and steps of the executor; 0 returns the projected embedding.
     wiring: how messages meet at a node, see `xlvin.planner.execution`.
     beam, prior: follow the `beam` most probable paths under the rollout policy `prior` instead of all paths.
+    normalise: layer normalisation after every step, as the paper has it in mazes; its parameters are trained.
     max_leaves: how many leaves of a full tree may be in memory at once; the backward pass then expands them
         anew. By default a CPU works in pieces that fit its cache, other devices on everything at once.
     """
@@ -71,6 +69,7 @@ class Planner(nn.Module):
         beam: int | None = None,
         prior: Prior | None = None,
         max_leaves: int | None = None,
+        normalise: bool = False,
     ) -> None:
         super().__init__()
         if depth < 0:
@@ -89,6 +88,7 @@ class Planner(nn.Module):
         self.prior, self.wiring = prior, wiring
         self.project = nn.Linear(transition.width, processor.config.width)
         self.edge = nn.Linear(transition.actions + 1, processor.config.width)
+        self.norm = nn.LayerNorm(processor.config.width) if normalise else nn.Identity()
         features = torch.cat(
             (torch.eye(transition.actions), torch.full((transition.actions, 1), discount)), 1
         )
@@ -101,12 +101,14 @@ class Planner(nn.Module):
         if self.beam is None:
             return self._execute_full(embedding)
         tree = self._expand(embedding)
-        return execute(self.step, tree, self.project(tree.nodes), self._edges())[0]
+        return execute(self.step, tree, self.project(tree.nodes), self._edges(), norm=self.norm)[0]
 
     def tree(self, embedding: Tensor) -> Plan:
         """The whole plan of states [B, k]: every node, after all K steps."""
         tree = self._expand(embedding)
-        executed = execute(self.step, tree, self.project(tree.nodes), self._edges(), every_node=True)
+        executed = execute(
+            self.step, tree, self.project(tree.nodes), self._edges(), every_node=True, norm=self.norm
+        )
         root = torch.full((1, len(embedding)), -1, device=embedding.device)
         columns = (tree.nodes, executed, torch.cat((root, tree.parent)), torch.cat((root, tree.action)))
         levels = []
@@ -147,7 +149,7 @@ class Planner(nn.Module):
         step, actions, updated = self.step, self.transition.actions, []
         for node, children in pairwise(state):
             sent = self.processor.sender(children).view(-1, actions, *node.shape[1:]) + edges
-            updated.append(step.dense(node, self.processor.receiver(node), sent, 1))
+            updated.append(self.norm(step.dense(node, self.processor.receiver(node), sent, 1)))
         return updated
 
     def _update_last(self, level: Tensor, nodes: Tensor, edges: Tensor) -> Tensor:
@@ -167,16 +169,9 @@ class Planner(nn.Module):
             *transition.core,
         )
         flat = [row.flatten(0, 1) for row in rows]
-        updated = in_pieces(partial(_update_from_leaves, self.step), flat, shared, self._piece(rows[0]))
-        return updated.view(nodes.shape)
-
-    def _piece(self, first: Tensor) -> int | None:
-        """How many parents of leaves to work on at once."""
-        if self.max_leaves is not None:
-            return max(1, self.max_leaves // self.transition.actions)
-        if first.device.type != "cpu" or first.numel() * self.transition.actions <= LARGE:
-            return None
-        return max(1, PIECE // (self.transition.actions * first.shape[-1]))
+        piece = piece_size(flat[0], transition.actions, self.max_leaves)
+        updated = in_pieces(partial(_update_from_leaves, self.step), flat, shared, piece)
+        return cast(Tensor, self.norm(updated.view(nodes.shape)))
 
 
 def _update_from_leaves(
