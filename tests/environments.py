@@ -13,6 +13,7 @@ NAN_REWARD, NAN_OBSERVATION, CRASH, CRASH_ON_RESET, WRONG_SHAPE, LAST_NAN = (
     for name in ("NaNReward", "NaNObservation", "Crash", "CrashOnReset", "WrongShape", "LastNaN")
 )
 DICT, FORGETFUL = "xlvin-tests/Dict-v0", "xlvin-tests/Forgetful-v0"
+MAP = "xlvin-tests/Map-v0"
 
 
 class Corridor(gymnasium.Env[Any, Any]):
@@ -39,6 +40,23 @@ class Corridor(gymnasium.Env[Any, Any]):
     def _observe(self) -> np.ndarray:
         self.buffer[:] = self.place, self.moves
         return self.buffer
+
+
+class Map(Corridor):
+    """The corridor seen from above; says where actions would lead, as fractions of the picture."""
+
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012 - Gymnasium's own way
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+
+    def places(self, paths: list[list[int]]) -> list[tuple[float, float]]:
+        return [((self.place + sum(action - 1 for action in path) + 0.5) / 5, 0.5) for path in paths]
+
+    def render(self) -> np.ndarray:
+        picture = np.full((20, 100, 3), 240, np.uint8)
+        picture[2:18, 20 * self.place + 2 : 20 * self.place + 18] = (30, 90, 200)
+        return picture
 
 
 class Picture(gymnasium.Env[Any, Any]):
@@ -121,6 +139,7 @@ def register(name: str, environment: Any, **options: Any) -> None:
 
 
 register(CORRIDOR, Corridor, max_episode_steps=6)
+register(MAP, Map, max_episode_steps=6)
 register(PICTURE, Picture, max_episode_steps=5)
 register(DICT, Dictionary)
 register(FORGETFUL, Forgetful, max_episode_steps=50)

@@ -1,5 +1,6 @@
 """What an agent imagines is what it would think if it were there."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -7,9 +8,10 @@ import pytest
 import torch
 
 from xlvin.agents.base import Agent
-from xlvin.agents.networks import ModelBasedAgent
+from xlvin.agents.networks import AlignedXLVINAgent, ModelBasedAgent
 from xlvin.agents.registry import make_agent
 from xlvin.errors import XLVINError
+from xlvin.executor.network import Executor
 
 OBSERVATION = np.array([0.3, -1.2, 0.5, 2.0])
 
@@ -64,6 +66,63 @@ def test_a_scalar_tree_shows_its_action_values() -> None:
         q = torch.from_numpy(level.executed)
         assert q.shape == (len(level.value), 3)
         np.testing.assert_allclose(q.softmax(-1), level.policy, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["xlvin-aligned", "xlvin-aligned-untrained"])
+def test_an_aligned_tree_shows_the_values_that_it_decodes(name: str) -> None:
+    agent = make(name, depth=3, sharpness=2.0)
+    assert isinstance(agent, AlignedXLVINAgent)
+    tree = agent.plan(OBSERVATION)
+    with torch.no_grad():
+        leaves = agent.planner.value(torch.from_numpy(tree.levels[-1].embedding)).squeeze(-1)
+        np.testing.assert_allclose(tree.levels[-1].value, leaves, rtol=1e-4, atol=1e-5)
+        for above, level in pairwise(tree.levels):
+            # Planned one step from the parents, with their children's values as they stand in the tree.
+            nodes = torch.from_numpy(above.embedding)
+            own, rewards = agent.planner.value(nodes), agent.planner.reward(nodes)
+            received = agent.planner.reward(torch.from_numpy(level.embedding)).view(-1, 3, 3)
+            candidates = candidates_of(
+                agent.planner.executor,
+                torch.stack((own.expand(-1, 3), rewards), -1),
+                torch.stack(
+                    (
+                        torch.from_numpy(level.value).view(-1, 3) * (0.99 / 0.9),
+                        received.diagonal(dim1=-2, dim2=-1),
+                    ),
+                    -1,
+                ),
+            )
+            decoded = own + agent.planner.executor.decoder(candidates.amax(-2))
+            np.testing.assert_allclose(above.value, decoded.squeeze(-1), rtol=1e-3, atol=1e-4)
+        for level in tree.levels:
+            nodes = torch.from_numpy(level.embedding)
+            logits = 2.0 * torch.from_numpy(level.executed) + agent.actor(nodes)
+            np.testing.assert_allclose(level.policy, logits.softmax(-1), rtol=1e-3, atol=1e-5)
+
+
+def candidates_of(executor: Executor, node: torch.Tensor, sender: torch.Tensor) -> torch.Tensor:
+    """y(s, a) of features [V, R] of nodes and of what their successors send, [..., A, 2]."""
+    x, processor = executor.node_encoder(node), executor.processor
+    edge = processor.edge(executor.edge_encoder(torch.tensor([1.0, 0.9])))
+    sent = processor.sender(executor.node_encoder(sender))
+    return x + processor.activate(sent + processor.receiver(x) + edge)
+
+
+def test_an_aligned_agent_ranks_actions_by_reward_and_value_where_it_knows_them() -> None:
+    agent = make("xlvin-aligned", depth=1, sharpness=10.0)
+    assert isinstance(agent, AlignedXLVINAgent)
+    with torch.no_grad():
+        agent.planner.value.weight.zero_()
+        agent.planner.reward.weight.zero_()
+        agent.actor.weight.zero_()
+        agent.actor.bias.zero_()
+        agent.planner.value.bias.fill_(0.4)
+        agent.planner.reward.bias.copy_(torch.tensor([0.5, -1.0, 0.0]))
+    tree = agent.plan(OBSERVATION)
+    expected = np.array([0.5, -1.0, 0.0]) + 0.99 * 0.4
+    np.testing.assert_allclose(tree.levels[0].executed[0], expected, atol=0.03)
+    assert tree.levels[0].value[0] == pytest.approx(expected.max(), abs=0.03)
+    assert agent.predict(OBSERVATION)[0] == 0
 
 
 def test_sparse_trees_keep_only_the_beam() -> None:

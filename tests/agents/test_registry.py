@@ -11,6 +11,8 @@ import safetensors.torch
 import torch
 
 import xlvin
+from xlvin.agents.base import AgentConfig
+from xlvin.agents.networks import XLVINAgent
 from xlvin.agents.registry import AGENTS, load, make_agent
 from xlvin.errors import XLVINError
 from xlvin.executor.artefact import save_executor
@@ -38,7 +40,11 @@ def test_the_seed_decides_all_weights(name: str) -> None:
         ("xlvin-r", {"executor": "nowhere"}, 'no executor "nowhere"'),
         ("xlvin-r", {"depht": 3}, "AgentConfig"),
         ("xlvin-r", {"depth": -1}, "depth"),
-        ("xlvin-r", {"wiring": "loose"}, "executor, skeleton"),
+        ("xlvin-r", {"wiring": "loose"}, "executor, skeleton, aligned"),
+        ("xlvin-aligned", {"depth": 0}, "depth 0"),
+        ("xlvin-aligned", {"beam": 2}, "full trees"),
+        ("xlvin-aligned", {"normalise": True}, "as pretrained"),
+        ("xlvin-aligned", {"sharpness": float("nan")}, "sharpness is nan"),
         ("xlvin-r", {"inputs": "loud"}, "raw, bounds, standard, symlog"),
         ("ppo", {"actions": 0}, "at least one action"),
         ("ppo", {"observation": ()}, "shape of its observations"),
@@ -68,6 +74,30 @@ def test_an_agent_outlives_the_file_of_its_executor(tmp_path: Path) -> None:
             loaded(torch.from_numpy(observation)).logits, agent(torch.from_numpy(observation)).logits
         )
     assert not any(weight.requires_grad for weight in loaded.planner.processor.parameters())
+
+
+def test_an_aligned_agent_brings_its_whole_executor_and_the_discount_it_was_taught(tmp_path: Path) -> None:
+    path = tmp_path / "mine.safetensors"
+    shape = ExecutorConfig(width=7, reduction="sum", layer_norm=True)
+    torch.manual_seed(0)
+    save_executor(path, Executor(shape), PretrainConfig(executor=shape, discount=0.5), {})
+    agent = make_agent("xlvin-aligned", executor=str(path), **SMALL).eval()
+    assert agent.planner.executor_discount.item() == 0.5
+    agent.save(tmp_path / "agent.safetensors")
+    path.unlink()
+    path.with_suffix(".json").unlink()
+    loaded = xlvin.load(tmp_path / "agent.safetensors")
+    assert loaded.executor == shape
+    assert loaded.planner.executor_discount.item() == 0.5
+    observation = torch.ones(5, 4)
+    with torch.no_grad():
+        assert torch.equal(loaded(observation).logits, agent(observation).logits)
+    assert not any(weight.requires_grad for weight in loaded.planner.executor.parameters())
+
+
+def test_an_aligned_network_is_built_by_its_name_only() -> None:
+    with pytest.raises(XLVINError, match="make_agent"):
+        XLVINAgent(AgentConfig(wiring="aligned", **SMALL))
 
 
 def test_a_run_outlives_the_file_of_its_executor(tmp_path: Path) -> None:

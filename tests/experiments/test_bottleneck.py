@@ -103,7 +103,7 @@ def test_missing_records_are_named(results: Path, tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (["botleneck"], 'Did you mean "bottleneck"?'),
-        (["zzz"], "Choose one of: bottleneck"),
+        (["zzz"], "Choose one of: atari, bottleneck"),
         (["bottleneck", "--from-records", "--results", "nowhere"], "run `xlvin reproduce bottleneck` first"),
     ],
 )

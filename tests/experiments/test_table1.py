@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from xlvin.experiments import table1
-from xlvin.experiments.control import Cell, run_cell, split
+from xlvin.experiments import control, table1
+from xlvin.experiments.control import Cell, keep, run_cell, split
 from xlvin.experiments.workers import Effort
 from xlvin.report.records import read
 from xlvin.training.config import Budget
@@ -40,13 +40,13 @@ def test_a_split_cell_keeps_all_seeds() -> None:
 def test_outcomes_of_the_same_settings_share_a_record(tmp_path: Path) -> None:
     for first in (0, 2):
         cell = tiny(first_seed=first)
-        table1.keep(tmp_path, cell, run_cell(cell))
+        keep(tmp_path, table1.NAME, cell, run_cell(cell))
     path = tmp_path / "table1" / "tuned" / "CartPole-v0" / "ppo.json"
     record = read(path)
     assert [entry["seed"] for entry in record.seeds] == [0, 1, 2, 3]
     assert all(entry["steps"] > 0 and entry["score"] > 0 for entry in record.seeds)
     other = replace(tiny(), config=replace(tiny().config, evaluation_episodes=3))
-    table1.keep(tmp_path, other, run_cell(other))
+    keep(tmp_path, table1.NAME, other, run_cell(other))
     assert [entry["seed"] for entry in read(path).seeds] == [0, 1], "other settings start a new record"
 
 
@@ -56,7 +56,7 @@ def test_what_is_in_the_records_is_not_run_again(tmp_path: Path, monkeypatch: py
     table1.run(tmp_path, Effort(workers=1))
     before = read(tmp_path / "table1" / "tuned" / "CartPole-v0" / "ppo.json")
     monkeypatch.setattr(
-        table1, "run_jobs", lambda function, jobs, workers: iter([(job, 1 / 0) for job in jobs])
+        control, "run_jobs", lambda function, jobs, workers: iter([(job, 1 / 0) for job in jobs])
     )
     table1.run(tmp_path, Effort(workers=1))
     assert read(tmp_path / "table1" / "tuned" / "CartPole-v0" / "ppo.json") == before
@@ -65,7 +65,7 @@ def test_what_is_in_the_records_is_not_run_again(tmp_path: Path, monkeypatch: py
 def test_rows_summary_and_figure_come_from_records(tmp_path: Path) -> None:
     for agent in ("ppo", "xlvin-r"):
         cell = tiny(agent)
-        table1.keep(tmp_path, cell, run_cell(cell))
+        keep(tmp_path, table1.NAME, cell, run_cell(cell))
     rows = table1.rows(tmp_path)
     assert [row["agent"] for row in rows] == ["ppo", "xlvin-r"]
     keys = {"version", "environment", "agent", "mean", "std", "iqm", "low", "high", "seeds"}

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from xlvin.errors import XLVINError
-from xlvin.executor.network import ExecutorConfig, Processor
+from xlvin.executor.network import Executor, ExecutorConfig, Processor
 from xlvin.latent.encoders import ImageEncoder, MLPEncoder
 from xlvin.latent.transition import TransitionModel
+from xlvin.planner.aligned import AlignedPlanner
 from xlvin.planner.backup import ScalarTree
 from xlvin.planner.inference import Recorder, Recording
 from xlvin.planner.planner import Planner
@@ -30,7 +31,7 @@ class Policy(nn.Module):
 
 
 class ActionValuesOnly(nn.Module):
-    def __init__(self, tree: ScalarTree) -> None:
+    def __init__(self, tree: ScalarTree | AlignedPlanner) -> None:
         super().__init__()
         self.tree = tree
 
@@ -43,6 +44,10 @@ def planner(depth: int = 2, executor: dict | None = None, **options) -> Planner:
     return Planner(processor, TransitionModel(6, 3, 5), depth, **options)
 
 
+def aligned(depth: int, **options) -> AlignedPlanner:
+    return AlignedPlanner(Executor(ExecutorConfig(7)), TransitionModel(6, 3, 5), depth, **options)
+
+
 NETWORKS = {
     "depth 0": lambda: Policy(planner(0)),
     "depth 1": lambda: Policy(planner(1)),
@@ -52,6 +57,8 @@ NETWORKS = {
     "beam": lambda: Policy(planner(4, beam=4, prior=nn.Linear(6, 3))),
     "pieces": lambda: Policy(planner(max_leaves=4)),
     "scalar tree": lambda: Policy(ActionValuesOnly(ScalarTree(TransitionModel(6, 3, 5), 2)), width=3),
+    "aligned": lambda: Policy(ActionValuesOnly(aligned(3)), width=3),
+    "aligned in pieces": lambda: Policy(ActionValuesOnly(aligned(2, max_leaves=4)), width=3),
 }
 
 
@@ -100,6 +107,14 @@ def test_weights_are_composed_once() -> None:
     names = [getattr(kernel.func, "__name__", "") for kernel in kernels]
     # Encoder 3, T twice 3, projections 2, received 1 + 2, sent 2, heads 2: composed weights are constants.
     assert names.count("dot") == 3 + 2 * 3 + 2 + 3 + 2 + 2
+    assert "_in_torch" not in names
+
+
+def test_an_aligned_plan_is_replayed_in_numpy() -> None:
+    network = Policy(ActionValuesOnly(aligned(2)), width=3)
+    kernels = Recording(network, torch.zeros(1, 4))._tape.kernels
+    names = [getattr(kernel.func, "__name__", "") for kernel in kernels]
+    assert "dot" in names
     assert "_in_torch" not in names
 
 

@@ -11,6 +11,7 @@ from torch.func import functional_call
 from xlvin.errors import XLVINError
 from xlvin.executor.network import ExecutorConfig, Processor
 from xlvin.latent.transition import TransitionModel
+from xlvin.planner import pieces as pieces_module
 from xlvin.planner import planner as planner_module
 from xlvin.planner.planner import Planner
 
@@ -126,8 +127,8 @@ def test_limited_memory_never_holds_more_leaves(monkeypatch: pytest.MonkeyPatch)
 def test_large_levels_are_cut_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     planner, h = make(4, 3), states()
     want = planner(h)
-    monkeypatch.setattr(planner_module, "LARGE", 10)
-    monkeypatch.setattr(planner_module, "PIECE", 50)
+    monkeypatch.setattr(pieces_module, "LARGE", 10)
+    monkeypatch.setattr(pieces_module, "PIECE", 50)
     assert_same(planner, h, planner(h), want)
 
 

@@ -85,6 +85,17 @@ def test_stopped_anywhere_a_run_ends_with_the_same_bits(tmp_path: Path, budget: 
         assert_same(left.state_dict(), right.state_dict())
 
 
+def test_an_aligned_agent_goes_on_as_well(tmp_path: Path) -> None:
+    config = configure(EPISODES, "xlvin-aligned")
+    run(config, tmp_path / "whole")
+    with pytest.raises(StoppedError):
+        run(config, tmp_path / "parts", progress=stop_in(2))
+    resumed = run(config, tmp_path / "parts")
+    assert_same(checkpoint(tmp_path / "whole"), checkpoint(tmp_path / "parts"))
+    opened = open_run(tmp_path / "parts")[1]
+    assert_same(opened[1].state_dict(), resumed.agents[1].state_dict())
+
+
 def test_metrics_behind_the_checkpoint_are_dropped_and_redone(tmp_path: Path) -> None:
     config = configure(EPISODES)
     run(config, tmp_path / "whole")

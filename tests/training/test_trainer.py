@@ -61,7 +61,7 @@ def test_gradients_reach_encoder_and_transition_through_the_executor() -> None:
         assert all(grad.abs().sum() > 0.0 for grad in grads)
 
 
-@pytest.mark.parametrize("agent", ["xlvin-r", "ppo", "atreec"])
+@pytest.mark.parametrize("agent", ["xlvin-r", "xlvin-aligned", "ppo", "atreec"])
 @pytest.mark.parametrize("budget", [EPISODES, STEPS])
 def test_a_seed_in_company_is_the_seed_alone(agent: str, budget: Budget) -> None:
     config = configure(agent, budget=budget)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -17,8 +18,8 @@ from xlvin.agents.imagination import ImaginedTree
 from xlvin.errors import XLVINError
 from xlvin.executor.network import ExecutorConfig
 from xlvin.latent.encoders import ImageEncoder, MLPEncoder
+from xlvin.latent.maze import MazeEncoder, RecurrentMazeEncoder
 from xlvin.observations import converter
-from xlvin.planner.execution import Wiring
 from xlvin.planner.inference import Recorder
 from xlvin.storage import save_tensors
 
@@ -29,7 +30,7 @@ FORMAT = "xlvin-agent-1"
 class AgentConfig:
     """The shape of an agent's network; together with its weights it is the agent."""
 
-    kind: Literal["xlvin", "ppo", "atreec"] = "xlvin"
+    kind: Literal["xlvin", "ppo", "atreec", "pixels"] = "xlvin"
     """Which policy network."""
     observation: tuple[int, ...] = ()
     """Shape of an observation, (features,) or (channels, height, width); the environment's."""
@@ -39,6 +40,8 @@ class AgentConfig:
     """Number of actions; the environment's."""
     discount: float = 0.99
     """gamma on the edges of the tree; training sets it to its own."""
+    encoder: Literal["standard", "maze", "maze-recurrent"] = "standard"
+    """An MLP for vectors, the Atari network for images; or a network for mazes, see `xlvin.latent.maze`."""
     latent: int = 50
     """k, the width of the state embedding (section 4.1)."""
     hidden: int = 64
@@ -47,8 +50,13 @@ class AgentConfig:
     """K, the planner's thinking time; 0 plans nothing."""
     executor: str = "random-deterministic"
     """A shipped executor's name, a weight file, or "untrained" for random frozen weights."""
-    wiring: Wiring = "executor"
-    """How messages meet: as in the executor's pretraining, or summed as in the authors' "skeleton"."""
+    wiring: Literal["executor", "skeleton", "aligned"] = "executor"
+    """How the tree meets the executor: messages as in its pretraining; summed as in the authors' "skeleton";
+    or "aligned", where nodes carry grounded values and rewards and the executor's own decoder reads Q."""
+    sharpness: float = 1.0
+    """beta, how much a planned action value adds to its action's logit; in the aligned wiring only."""
+    normalise: bool = False
+    """Layer normalisation after every step of the executor (appendix F, mazes)."""
     beam: int | None = None
     """Keep only this many nodes per level of the tree, by the actor's prior; None keeps all."""
     initialisation: Literal["orthogonal", "torch"] = "orthogonal"
@@ -59,9 +67,11 @@ class AgentConfig:
 
     def __post_init__(self) -> None:
         hints = get_type_hints(AgentConfig)
-        for name in ("kind", "wiring", "initialisation", "inputs"):
+        for name in ("kind", "encoder", "wiring", "initialisation", "inputs"):
             if getattr(self, name) not in (choices := get_args(hints[name])):
                 raise XLVINError(f"{name} is {getattr(self, name)!r}; choose one of {', '.join(choices)}.")
+        if not math.isfinite(self.sharpness):
+            raise XLVINError(f"sharpness is {self.sharpness}; give a finite number.")
 
     @property
     def standardises(self) -> bool:
@@ -121,7 +131,10 @@ class Agent(nn.Module, ABC):
         if config.actions < 1 or not config.observation:
             raise XLVINError("An agent needs the shape of its observations and at least one action.")
         self.encoder: nn.Module
-        if len(config.observation) == 1:
+        if config.encoder != "standard":
+            encoder = MazeEncoder if config.encoder == "maze" else RecurrentMazeEncoder
+            self.encoder = encoder(config.observation, config.hidden, config.latent)
+        elif len(config.observation) == 1:
             self.encoder = MLPEncoder(config.observation[0], config.hidden, config.latent)
         else:
             self.encoder = ImageEncoder(config.observation, config.latent)

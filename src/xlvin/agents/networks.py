@@ -1,8 +1,9 @@
-"""The agents of the paper: XLVIN, its model-free twin PPO, and ATreeC with a scalar tree."""
+"""The agents of the paper, XLVIN, PPO and ATreeC, and the aligned XLVIN that plans on grounded values."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -11,10 +12,12 @@ from torch import Tensor, nn
 from xlvin.agents.base import Agent, AgentConfig, Batch, Output, initialise
 from xlvin.agents.imagination import ImaginedLevel, ImaginedTree
 from xlvin.errors import XLVINError
-from xlvin.executor.artefact import load_executor
+from xlvin.executor.artefact import load_executor, load_provenance
 from xlvin.executor.network import Executor, ExecutorConfig, Processor
+from xlvin.executor.pretrain import PretrainConfig
 from xlvin.latent.losses import transe_loss
 from xlvin.latent.transition import TransitionModel
+from xlvin.planner.aligned import AlignedPlanner
 from xlvin.planner.backup import ScalarTree
 from xlvin.planner.planner import Plan, PlanLevel, Planner
 from xlvin.planner.tree import grow
@@ -60,7 +63,8 @@ class ModelBasedAgent(Agent):
     def plan(self, observation: Any) -> ImaginedTree:
         """The tree that the agent imagines around one observation, with what it thinks of every node.
 
-        A node's value and policy are the agent's own when it plans from there, K steps on.
+        A node's value and policy are the agent's own when it plans from there, K steps on; where the plan has
+        values on its nodes, the value is that.
         """
         batch, single = self._read(observation)
         if not single:
@@ -69,7 +73,7 @@ class ModelBasedAgent(Agent):
         levels = []
         for level in self.imagine(root).levels:
             outputs = [self.decide(nodes) for nodes in torch.split(level.embedding[0], CHUNK)]
-            value = torch.cat([output.value for output in outputs])
+            value = torch.cat([output.value for output in outputs]) if level.value is None else level.value[0]
             policy = torch.cat([output.logits.softmax(-1) for output in outputs])
             arrays = (level.embedding[0], level.executed[0], value, policy, level.parent[0], level.action[0])
             levels.append(ImaginedLevel(*(array.cpu().numpy().copy() for array in arrays)))
@@ -84,6 +88,8 @@ class XLVINAgent(ModelBasedAgent):
 
     def __init__(self, config: AgentConfig, processor: Processor | None = None) -> None:
         super().__init__(config)
+        if config.wiring == "aligned":
+            raise XLVINError("An aligned XLVIN is another network; build agents with xlvin.make_agent.")
         if processor is None:
             executor = Executor() if config.executor == UNTRAINED else load_executor(config.executor)
             processor = executor.processor
@@ -95,6 +101,7 @@ class XLVINAgent(ModelBasedAgent):
             config.wiring,
             config.beam,
             None if config.beam is None else self._prior,
+            normalise=config.normalise,
         )
         width = config.latent + processor.config.width
         self.actor = nn.Linear(width, config.actions)
@@ -147,17 +154,82 @@ class ATreeCAgent(ModelBasedAgent):
 
     def imagine(self, embedding: Tensor) -> Plan:
         """The tree with Q of every node, backed up from a tree of its own."""
-        levels, batch, actions = [], len(embedding), self.config.actions
-        for depth, nodes in enumerate(grow(self.transition, embedding, self.tree.depth)):
-            q = torch.cat([self.tree(part).value for part in torch.split(nodes.flatten(0, 1), CHUNK)])
-            number = torch.arange(len(nodes), device=nodes.device).expand(batch, -1)
-            parent, action = (number // actions, number % actions) if depth else (number - 1, number - 1)
-            executed = q.view(len(nodes), batch, actions).transpose(0, 1)
-            levels.append(PlanLevel(nodes.transpose(0, 1), executed, parent, action))
-        return Plan(tuple(levels))
+        return _scalar_plan(self.tree, grow(self.transition, embedding, self.tree.depth))
 
     def auxiliary_losses(self, output: Output, batch: Batch) -> dict[str, Tensor]:
         """TransE, and the reward model grounded in observed rewards."""
-        predicted = self.tree.reward(output.embedding).gather(-1, batch.action.unsqueeze(-1)).squeeze(-1)
-        grounding = 0.5 * (predicted - batch.reward).square()
+        grounding = _reward_loss(self.tree.reward(output.embedding), batch)
         return {**super().auxiliary_losses(output, batch), "reward": grounding}
+
+
+class AlignedXLVINAgent(ModelBasedAgent):
+    """Ground the tree's nodes in rewards and returns, and let the whole frozen executor plan on them.
+
+    Logits are sharpness * Q of the plan plus a linear head on h. The critic is the value head of the nodes,
+    so that PPO's value loss grounds it in returns. The executor is the one that `config.executor` names,
+    unless another is given.
+    """
+
+    def __init__(self, config: AgentConfig, executor: Executor | None = None) -> None:
+        super().__init__(config)
+        if config.beam is not None or config.normalise:
+            raise XLVINError(
+                "The aligned wiring plans on full trees, as pretrained; leave beam and normalise out."
+            )
+        taught = PretrainConfig.discount  # an agent from a file brings the true one with its weights
+        if executor is None and config.executor != UNTRAINED:
+            executor = load_executor(config.executor)
+            taught = load_provenance(config.executor)["discount"]
+        transition = TransitionModel(config.latent, config.actions, config.hidden)
+        self.planner = AlignedPlanner(
+            executor or Executor(), transition, config.depth, config.discount, taught
+        )
+        self.actor = nn.Linear(config.latent, config.actions)
+        initialise(self, [self.actor, self.planner.reward, self.planner.value], self.planner.value)
+
+    @property
+    def transition(self) -> TransitionModel:
+        """T, inside the planner."""
+        return self.planner.transition
+
+    @property
+    def executor(self) -> ExecutorConfig:
+        """The shape of the frozen executor."""
+        return self.planner.executor.config
+
+    def decide(self, embedding: Tensor) -> Output:
+        """Planned action values sway the policy; the critic reads h alone."""
+        planned = self.planner(embedding).value
+        logits = self.config.sharpness * planned + self.actor(embedding)
+        return Output(logits, self.planner.value(embedding).squeeze(-1), embedding)
+
+    def imagine(self, embedding: Tensor) -> Plan:
+        """The tree with the values decoded on it, and Q of every node, planned from it."""
+        tree = self.planner.tree(embedding)
+        return _scalar_plan(self.planner, tree.embedding, tree.value)
+
+    def auxiliary_losses(self, output: Output, batch: Batch) -> dict[str, Tensor]:
+        """TransE, and the nodes' rewards grounded in observed ones."""
+        grounding = _reward_loss(self.planner.reward(output.embedding), batch)
+        return {**super().auxiliary_losses(output, batch), "reward": grounding}
+
+
+def _reward_loss(predicted: Tensor, batch: Batch) -> Tensor:
+    """(r(h, a) - r)^2 / 2 for the actions taken, [N], of predictions for all actions [N, A]."""
+    taken = predicted.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1)
+    return 0.5 * (taken - batch.reward).square()
+
+
+def _scalar_plan(
+    planner: ScalarTree | AlignedPlanner, levels: Sequence[Tensor], values: Sequence[Tensor] | None = None
+) -> Plan:
+    """A full tree [A^d, B, k] with Q of every node, planned from it, and perhaps values [A^d, B]."""
+    found, batch, actions = [], levels[0].shape[1], planner.transition.actions
+    for depth, nodes in enumerate(levels):
+        q = torch.cat([planner(part).value for part in torch.split(nodes.flatten(0, 1), CHUNK)])
+        number = torch.arange(len(nodes), device=nodes.device).expand(batch, -1)
+        parent, action = (number // actions, number % actions) if depth else (number - 1, number - 1)
+        executed = q.view(len(nodes), batch, actions).transpose(0, 1)
+        value = None if values is None else values[depth].transpose(0, 1)
+        found.append(PlanLevel(nodes.transpose(0, 1), executed, parent, action, value))
+    return Plan(tuple(found))

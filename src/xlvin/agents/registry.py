@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from xlvin.agents.base import FORMAT, Agent, AgentConfig
-from xlvin.agents.networks import UNTRAINED, ATreeCAgent, PPOAgent, XLVINAgent
+from xlvin.agents.networks import UNTRAINED, AlignedXLVINAgent, ATreeCAgent, PPOAgent, XLVINAgent
+from xlvin.agents.pixels import PixelXLVINAgent
 from xlvin.errors import XLVINError, unknown
-from xlvin.executor.network import ExecutorConfig, Processor
+from xlvin.executor.network import Executor, ExecutorConfig, Processor
 from xlvin.storage import check_tensors, load_tensors
 
 # What a name stands for: fields of AgentConfig.
@@ -19,10 +20,16 @@ AGENTS: dict[str, dict[str, Any]] = {
     "xlvin-r": {"kind": "xlvin", "executor": "random-deterministic"},
     "xlvin-cp": {"kind": "xlvin", "executor": "cartpole-tree"},
     "xlvin-untrained": {"kind": "xlvin", "executor": UNTRAINED},
+    "xlvin-aligned": {"kind": "xlvin", "executor": "random-deterministic", "wiring": "aligned"},
+    "xlvin-aligned-untrained": {"kind": "xlvin", "executor": UNTRAINED, "wiring": "aligned"},
     "ppo": {"kind": "ppo"},
     "atreec": {"kind": "atreec"},
+    "xlvin-imagine": {"kind": "xlvin", "executor": "random-deterministic"},
+    "xlvin-untrained-imagine": {"kind": "xlvin", "executor": UNTRAINED},
+    "ppo-imagine": {"kind": "ppo"},
 }
-_KINDS: dict[str, type[Agent]] = {"xlvin": XLVINAgent, "ppo": PPOAgent, "atreec": ATreeCAgent}
+# Agents that also learn inside a model of their world; the networks are the same.
+IMAGINING = ("xlvin-imagine", "xlvin-untrained-imagine", "ppo-imagine")
 
 
 def named(name: str) -> dict[str, Any]:
@@ -47,7 +54,7 @@ def build(config: AgentConfig, seed: int) -> Agent:
     """A fresh agent whose weights depend on `seed` alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return _KINDS[config.kind](config)
+        return _network(config)
 
 
 def load(path: str | Path) -> Agent:
@@ -79,7 +86,21 @@ def restore(description: dict[str, Any], weights: dict[str, Tensor], source: str
 def _skeleton(config: AgentConfig, executor: dict[str, Any] | None) -> Agent:
     """An agent of the right shape, whose weights are still to come: no executor is looked for."""
     if config.kind != "xlvin":
-        return _KINDS[config.kind](config)
+        return _network(config)
     if executor is None:
         raise KeyError("executor")
-    return XLVINAgent(config, Processor(ExecutorConfig(**executor)))
+    shape = ExecutorConfig(**executor)
+    if config.wiring == "aligned":
+        return AlignedXLVINAgent(config, Executor(shape))
+    return XLVINAgent(config, Processor(shape))
+
+
+def _network(config: AgentConfig) -> Agent:
+    """The policy network that a configuration speaks of."""
+    if config.kind == "ppo":
+        return PPOAgent(config)
+    if config.kind == "atreec":
+        return ATreeCAgent(config)
+    if config.kind == "pixels":
+        return PixelXLVINAgent(config)
+    return AlignedXLVINAgent(config) if config.wiring == "aligned" else XLVINAgent(config)

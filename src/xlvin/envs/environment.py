@@ -19,6 +19,9 @@ from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 from numpy.typing import NDArray
 
+from xlvin.envs.actions import action_names
+from xlvin.envs.atari import LONGEST_GAME, AtariGame, is_atari
+from xlvin.envs.own import import_source
 from xlvin.errors import RunFailedError, XLVINError
 from xlvin.observations import DISCRETE, converter
 
@@ -56,6 +59,7 @@ class Environment:
         self._actions = [np.int64(action) for action in range(self.shapes.actions)]
         self.seed = 0
         self.taken: list[int] = []
+        self.given: Any = None  # the latest observation as the environment gave it
 
     def reset(self, seed: int) -> Array:
         """Start an episode; the same seed and the same actions give the same episode."""
@@ -84,14 +88,28 @@ class Environment:
 
     def render(self) -> Array | None:
         """The current frame as [height, width, 3], if the environment was made with a render mode."""
-        frame = self._env.render()
+        frame = None if self._env.render_mode is None else self._env.render()
         return frame if isinstance(frame, np.ndarray) else None
+
+    @property
+    def action_names(self) -> list[str]:
+        """What the actions are called, where the environment or we know; else their numbers."""
+        return action_names(self.name, self._env.unwrapped, self.shapes.actions)
+
+    def places(self, paths: Sequence[Sequence[int]]) -> Array | None:
+        """Where sequences of actions would lead from here, [N, 2] as fractions (x, y) of the frame.
+
+        For environments that offer a method of this name; None for all others.
+        """
+        places = getattr(self._env.unwrapped, "places", None)
+        return None if places is None else np.asarray(places(paths), np.float64).reshape(-1, 2)
 
     def close(self) -> None:
         """Release the environment."""
         self._env.close()
 
     def _read(self, observation: Any) -> Array:
+        self.given = observation
         array = self._convert(observation)
         if array.shape != self.shapes.observation:
             expected = self.shapes.given
@@ -102,25 +120,43 @@ class Environment:
         return RunFailedError(f"{self.name} failed {where} of the episode seeded {self.seed}: {error!r}.")
 
 
+def time_limit(name: str) -> int | None:
+    """After how many steps an environment's episodes are cut, as far as its registration says."""
+    registered = _import(name)
+    spec = gymnasium.registry.get(registered)
+    return None if spec is None else spec.max_episode_steps
+
+
+def _import(name: str) -> str:
+    """Let an environment register itself; returns its registered name."""
+    # Our own environments are registered by the module that holds them.
+    return import_source(f"xlvin.envs.mazes:{name}" if name.startswith("xlvin/") else name)
+
+
 def _make(name: str, options: dict[str, Any]) -> tuple[gymnasium.Env[Any, Any], int]:
     """The environment, and after how many steps its episodes are cut."""
-    if name.startswith("ALE/") or name.endswith("NoFrameskip-v4"):
-        _register_atari(name)
+    if is_atari(name):
+        return AtariGame(name, **options), LONGEST_GAME
+    registered = _import(name)
     try:
         with warnings.catch_warnings():
             # CartPole-v0 is the paper's environment; that newer versions exist is no news.
             warnings.filterwarnings("ignore", message=".*is out of date.*")
             # Simulators imported here may use what Python will drop one day; Box2D does.
             warnings.simplefilter("ignore", DeprecationWarning)
-            env = gymnasium.make(name, disable_env_checker=True, **options)
+            env = gymnasium.make(registered, disable_env_checker=True, **options)
     except gymnasium.error.DependencyNotInstalled as error:
         raise XLVINError(
             f"{name} needs an optional package ({error}); `pip install 'xlvin[box2d]'` may help."
         ) from error
     except Exception as error:
-        if name.rpartition(":")[2] not in gymnasium.registry:
+        if registered not in gymnasium.registry:
             near = difflib.get_close_matches(name, gymnasium.registry, 3)
-            hint = f"Did you mean {' or '.join(near)}?" if near else 'Register it, or give "module:Name-v0".'
+            hint = (
+                f"Did you mean {' or '.join(near)}?"
+                if near
+                else 'Give the file that registers it, as in "my_env.py:Name-v0".'
+            )
             raise XLVINError(f'There is no environment "{name}". {hint}') from error
         reason = " ".join(str(error).split()) or repr(error)
         raise XLVINError(f"{name} could not be made: {reason}") from error
@@ -129,16 +165,6 @@ def _make(name: str, options: dict[str, Any]) -> tuple[gymnasium.Env[Any, Any], 
     while isinstance(env, TimeLimit | OrderEnforcing):
         env = env.env
     return env, limit or LONGEST_EPISODE
-
-
-def _register_atari(name: str) -> None:
-    try:
-        import ale_py
-    except ImportError as error:
-        raise XLVINError(
-            f"{name} is an Atari game; install its emulator with `pip install 'xlvin[atari]'`."
-        ) from error
-    gymnasium.register_envs(ale_py)
 
 
 def _observation(name: str, space: spaces.Space[Any]) -> tuple[tuple[int, ...], tuple[int, ...], str]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from xlvin.experiments.workers import run_jobs
+from xlvin.report.records import Record, add, provenance, read
 from xlvin.training.config import TrainConfig
 from xlvin.training.evaluation import evaluate
 from xlvin.training.trainer import Trainer
@@ -91,6 +96,50 @@ def split(cell: Cell, size: int) -> list[Cell]:
         )
         for first in range(config.first_seed, config.first_seed + config.seeds, size)
     ]
+
+
+def run_cells(results: Path, experiment: str, cells: list[Cell], workers: int | None) -> None:
+    """Train and score what is not in the records yet; every finished cell is kept at once."""
+    jobs = [cell for cell in cells if not _done(results, experiment, cell)]
+    for number, (cell, outcome) in enumerate(run_jobs(run_cell, jobs, workers), 1):
+        keep(results, experiment, cell, outcome)
+        first, last = cell.config.seed_list[0], cell.config.seed_list[-1]
+        told = f"seeds {first} to {last}: {mean_score(outcome):.1f} in {outcome.seconds:.0f} s"
+        print(f"{number}/{len(jobs)} {cell.name}, {told}", file=sys.stderr)
+
+
+def keep(results: Path, experiment: str, cell: Cell, outcome: Outcome) -> None:
+    """Add an outcome to its record; other settings start a new record."""
+    record = Record(
+        experiment=experiment,
+        version=cell.version,
+        environment=cell.config.environment,
+        agent=cell.config.agent,
+        seeds=outcome.seeds,
+        config=json.loads(json.dumps(outcome.config)),
+        command=f"xlvin reproduce {experiment} --only {cell.name}",
+        seconds=outcome.seconds,
+        **provenance(),
+    )
+    known = _known(results, experiment, cell)
+    add(record if known is None else replace(record, config=known.config), results)
+
+
+def _done(results: Path, experiment: str, cell: Cell) -> bool:
+    """Whether the record holds these seeds, trained with these settings."""
+    known = _known(results, experiment, cell)
+    return known is not None and set(cell.config.seed_list) <= {entry["seed"] for entry in known.seeds}
+
+
+def _known(results: Path, experiment: str, cell: Cell) -> Record | None:
+    """The cell's record, if it was made with the same settings; fields that it does not have are at rest."""
+    config = cell.config
+    path = results / experiment / cell.version / config.environment / f"{config.agent}.json"
+    if not path.exists():
+        return None
+    record = read(path)
+    stored = resolved(TrainConfig.from_dict(record.config))
+    return record if settings(stored) == settings(resolved(config)) else None
 
 
 def mean_score(outcome: Outcome) -> float:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
-from xlvin.experiments.control import Cell, Outcome, mean_score, resolved, run_cell, settings, split
-from xlvin.experiments.workers import Effort, run_jobs
+from xlvin.experiments.control import Cell, run_cells, split
+from xlvin.experiments.workers import Effort
 from xlvin.report import tables
 from xlvin.report.files import replacing
-from xlvin.report.records import Record, provenance, read, read_all, write
+from xlvin.report.records import read_all
 from xlvin.report.statistics import paired_difference
 from xlvin.training.presets import CONTROL, Version, preset
 
@@ -63,45 +61,7 @@ def cells(effort: Effort) -> list[Cell]:
 def run(results: Path, effort: Effort | None = None) -> None:
     """Train and score what is not in the records yet; every finished cell is kept at once."""
     effort = effort or Effort()
-    jobs = [cell for cell in cells(effort) if not _done(results, cell)]
-    for number, (cell, outcome) in enumerate(run_jobs(run_cell, jobs, effort.workers), 1):
-        keep(results, cell, outcome)
-        first, last = cell.config.seed_list[0], cell.config.seed_list[-1]
-        told = f"seeds {first} to {last}: {mean_score(outcome):.1f} in {outcome.seconds:.0f} s"
-        print(f"{number}/{len(jobs)} {cell.name}, {told}", file=sys.stderr)
-
-
-def keep(results: Path, cell: Cell, outcome: Outcome) -> None:
-    """Add an outcome to its record; other settings start a new record."""
-    fresh = Record(
-        experiment=NAME,
-        version=cell.version,
-        environment=cell.config.environment,
-        agent=cell.config.agent,
-        seeds=outcome.seeds,
-        config=json.loads(json.dumps(outcome.config)),
-        command=f"xlvin reproduce {NAME} --only {cell.name}",
-        seconds=outcome.seconds,
-        **provenance(),
-    )
-    path = fresh.path(results)
-    if path.exists() and (known := read(path)).config == fresh.config:
-        told = {entry["seed"] for entry in fresh.seeds}
-        kept = [entry for entry in known.seeds if entry["seed"] not in told]
-        merged = sorted([*kept, *fresh.seeds], key=lambda entry: int(entry["seed"]))
-        fresh = replace(fresh, seeds=merged, seconds=round(known.seconds + fresh.seconds, 1))
-    write(fresh, results)
-
-
-def _done(results: Path, cell: Cell) -> bool:
-    """Whether the record holds these seeds, trained with these settings."""
-    config = cell.config
-    path = results / NAME / cell.version / config.environment / f"{config.agent}.json"
-    if not path.exists():
-        return False
-    record = read(path)
-    same = settings(record.config) == settings(json.loads(json.dumps(resolved(config))))
-    return same and set(config.seed_list) <= {entry["seed"] for entry in record.seeds}
+    run_cells(results, NAME, cells(effort), effort.workers)
 
 
 def rows(results: Path) -> list[tables.Row]:

@@ -20,6 +20,8 @@ class Effort:
     """Processes at a time; one per core by default."""
     device: str = "cpu"
     """Where networks live: "cpu" or "cuda"."""
+    seeds: int | None = None
+    """How many seeds, from 0 on; the experiment's own number by default."""
 
     def wants(self, name: str) -> bool:
         """Whether a part of the experiment is to be run."""

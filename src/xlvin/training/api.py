@@ -21,7 +21,7 @@ ROUND = 128
 
 def train(
     environment: str,
-    agent: str = "xlvin-r",
+    agent: str | None = None,
     *,
     trajectories: int | None = None,
     transitions: int | None = None,
@@ -33,11 +33,12 @@ def train(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Result:
-    """Train an agent by name on a Gymnasium environment and evaluate it greedily.
+    """Train an agent by name, by default the best there is, on an environment and evaluate it greedily.
 
     The data budget is a number of complete episodes or of environment steps, for each of `seeds` seeds that
     train side by side. With a `folder` the run is kept there, and the same call resumes it. `settings` are
-    fields of PPOConfig, AgentConfig and Budget by name, such as `learning_rate=1e-3, depth=3`.
+    fields of PPOConfig, AgentConfig and Budget by name, such as `learning_rate=1e-3, depth=3`, and
+    `imagination=ImaginationConfig(...)`.
     """
     config = configure(environment, agent, preset, trajectories, transitions)
     config = override(replace(config, seeds=seeds, first_seed=first_seed), settings)
@@ -62,19 +63,19 @@ def load(path: str | Path, seed: int | None = None) -> Agent:
 
 def configure(
     environment: str,
-    agent: str = "xlvin-r",
+    agent: str | None = None,
     preset: presets.Version = "tuned",
     trajectories: int | None = None,
     transitions: int | None = None,
 ) -> TrainConfig:
-    """A preset with a data budget of its own."""
+    """A preset with a data budget of its own; without an agent's name, of the best there is."""
     if not isinstance(environment, str):
         raise XLVINError("The environment is given by its registered name, such as env.spec.id.")
     if preset not in ("tuned", "paper"):
         raise XLVINError(f'There is no preset "{preset}"; choose tuned or paper.')
     if trajectories is not None and transitions is not None:
         raise XLVINError("A budget counts trajectories or transitions; give one of them.")
-    config = presets.preset(environment, agent, preset)
+    config = presets.preset(environment, agent or presets.default_agent(environment, preset), preset)
     if trajectories is not None:
         budget = config.budget if config.budget.unit == "trajectories" else Budget()
         config = replace(config, budget=replace(budget, total=trajectories))
@@ -88,10 +89,10 @@ def override(config: TrainConfig, settings: dict[str, Any]) -> TrainConfig:
     places: dict[str, Any] = {"network": config.network, "budget": config.budget, "ppo": config.ppo}
     home = {field.name: place for place, part in places.items() for field in fields(part)}
     for name, value in settings.items():
-        if name == "evaluation_episodes":
-            config = replace(config, evaluation_episodes=value)
+        if name in ("evaluation_episodes", "imagination"):
+            config = replace(config, **{name: value})
         elif name not in home:
-            near = difflib.get_close_matches(name, [*home, "evaluation_episodes"], 1)
+            near = difflib.get_close_matches(name, [*home, "evaluation_episodes", "imagination"], 1)
             hint = f' Did you mean "{near[0]}"?' if near else " See xlvin.TrainConfig for all of them."
             raise XLVINError(f'There is no setting "{name}".{hint}')
         else:

@@ -76,7 +76,7 @@ class PPOConfig:
     recompute: bool = False
     """Estimate advantages anew before every epoch, with the current critic."""
     reward_scale: float = 1.0
-    """Rewards are multiplied by this for learning."""
+    """Rewards are multiplied by this for learning; agents that imagine find their own scale."""
     transe_coef: float = 0.001
     """lambda, the weight of the TransE loss (section 3.2)."""
     reward_coef: float = 1.0
@@ -95,6 +95,67 @@ class PPOConfig:
             raise XLVINError("Epochs and minibatches must be at least 1.")
         if not (0.0 <= self.discount <= 1.0 and 0.0 <= self.gae_lambda <= 1.0):
             raise XLVINError("Discount and gae-lambda must lie between 0 and 1.")
+
+
+@dataclass(frozen=True)
+class ImaginationConfig:
+    """Learning inside a learned world model, after every round of real data."""
+
+    iterations: int = 0
+    """How often a round imagines and learns from it."""
+    last_iterations: int = 0
+    """The same for the last round, over which the learning rate falls to zero; 0: no imagination at all."""
+    branches: int = 40
+    """Imagined episodes that run side by side, shared out evenly among the members of the model."""
+    horizon: int = 80
+    """Steps of every branch; one that ends is followed by another."""
+    initial_share: float = 0.5
+    """Branches that begin where episodes do; the others begin at any seen state."""
+    support: float = 10.0
+    """Last round: a branch this far from all seen states, in units of their own distance, ends badly."""
+    curiosity: float = 3.0
+    """Before: a branch this far ends as well as anything seen, where all steps pay alike."""
+    learning_rate: float = 1e-3
+    """Adam's step on imagined data."""
+    epochs: int = 2
+    """Passes over imagined data."""
+    minibatches: int = 4
+    """Parts into which each pass splits it."""
+    gae_lambda: float = 0.97
+    """Mixes bootstrapped and Monte-Carlo returns of branches."""
+    real: bool = True
+    """Learn from the real data of the round as well."""
+    members: int = 5
+    """Networks in the model's ensemble."""
+    hidden: int = 128
+    """Hidden features of each."""
+    first_model_steps: int = 600
+    """Gradient steps of the model in the first round."""
+    model_steps: int = 300
+    """In each later round."""
+    model_rate: float = 4e-3
+    """The model's learning rate; falls within every round."""
+    weight_decay: float = 1e-4
+    """Of the model's weights."""
+
+    def __post_init__(self) -> None:
+        if min(self.iterations, self.last_iterations, self.first_model_steps, self.model_steps) < 0:
+            raise XLVINError("Imagination: iterations and model steps must not be negative.")
+        if min(self.branches, self.horizon, self.epochs, self.minibatches, self.members, self.hidden) < 1:
+            raise XLVINError(
+                "Imagination: branches, horizon, epochs, minibatches, members and hidden are at least 1."
+            )
+        if self.branches % self.members:
+            raise XLVINError(
+                f"Imagination: {self.branches} branches cannot be shared evenly by {self.members} members."
+            )
+        if not (0.0 <= self.initial_share <= 1.0 and 0.0 <= self.gae_lambda <= 1.0):
+            raise XLVINError("Imagination: initial-share and gae-lambda must lie between 0 and 1.")
+        if (
+            min(self.learning_rate, self.model_rate, self.support, self.curiosity) <= 0.0
+            or self.weight_decay < 0.0
+        ):
+            raise XLVINError("Imagination: rates, support and curiosity must be positive.")
 
 
 @dataclass(frozen=True)
@@ -117,6 +178,8 @@ class TrainConfig:
     """The first of them; the others follow."""
     evaluation_episodes: int = 100
     """Greedy episodes on fresh starts after training, per seed."""
+    imagination: ImaginationConfig = field(default_factory=ImaginationConfig)
+    """How it learns inside its model."""
 
     def __post_init__(self) -> None:
         if self.seeds < 1 or self.first_seed < 0 or self.evaluation_episodes < 1:
@@ -127,15 +190,24 @@ class TrainConfig:
         """The seeds themselves."""
         return tuple(range(self.first_seed, self.first_seed + self.seeds))
 
+    @property
+    def passes(self) -> tuple[int, int]:
+        """Passes over data, real and imagined, in every round but the last, and in the last."""
+        imagination = self.imagination
+        if imagination.last_iterations == 0:
+            return self.ppo.epochs, self.ppo.epochs
+        real = self.ppo.epochs if imagination.real else 0
+        return real + imagination.iterations, real + imagination.last_iterations
+
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> TrainConfig:
         """The configuration that `dataclasses.asdict` and JSON have stored."""
         try:
-            network, budget, ppo = stored["network"], stored["budget"], stored["ppo"]
             parts = {
-                "network": AgentConfig.from_dict(network),
-                "budget": Budget(**budget),
-                "ppo": PPOConfig(**ppo),
+                "network": AgentConfig.from_dict(stored["network"]),
+                "budget": Budget(**stored["budget"]),
+                "ppo": PPOConfig(**stored["ppo"]),
+                "imagination": ImaginationConfig(**stored.get("imagination", {})),
             }
             return cls(**{**stored, **parts})
         except (TypeError, KeyError, AttributeError) as error:

@@ -10,6 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from xlvin.agents.base import Agent
+from xlvin.envs.atari import is_atari
+from xlvin.training.frame_evaluation import evaluate_games
 from xlvin.training.policies import greedy_policy
 from xlvin.training.rollouts import Actors
 from xlvin.training.stack import Stack
@@ -29,6 +31,8 @@ def evaluate(
 
     Episode starts are derived from each agent's training seed by a stream of their own.
     """
+    if is_atari(environment):
+        return evaluate_games(agents, environment, seeds, episodes, device)
     copies = [copy.deepcopy(agent).cpu() for agent in agents]
     policy = greedy_policy(Stack(copies, device), copies[0])
     actors = Actors(environment, seeds, min(PARALLEL, episodes), {}, "evaluation")

@@ -37,6 +37,9 @@ class Objective(nn.Module):
         self.agent = agent
         self.config = config
         self.names: tuple[str, ...] = ()  # of the terms; known once they were computed
+        self._coefficients = torch.empty(
+            0
+        )  # [terms]; kept, since a CUDA graph cannot fetch them from the host
 
     def forward(self, sample: Sample) -> tuple[Tensor, Tensor]:
         """What to descend [], and its terms without their weights [terms]."""
@@ -54,15 +57,21 @@ class Objective(nn.Module):
             "entropy": -(log_probs.exp() * log_probs).sum(-1),
             **self.agent.auxiliary_losses(output, batch),
         }
-        self.names = tuple(terms)
+        if self.names != tuple(terms):
+            self.names = tuple(terms)
+            self._coefficients = self._coefficients_of(self.names, output.value.device)
         # One product and one sum for all terms: [terms, N] x [N].
         means = weighted_mean(torch.stack(list(terms.values())), sample.weight)
+        return (means * self._coefficients).sum(), means.detach()
+
+    def _coefficients_of(self, names: tuple[str, ...], device: torch.device) -> Tensor:
+        config = self.config
         coefficient = {
             "policy": 1.0,
             "value": config.value_coef,
             "entropy": -config.entropy_coef,
             "transe": config.transe_coef,
+            "pixels": config.transe_coef,  # in the place of TransE
             "reward": config.reward_coef,
         }
-        coefficients = torch.tensor([coefficient[name] for name in terms], device=means.device)
-        return (means * coefficients).sum(), means.detach()
+        return torch.tensor([coefficient[name] for name in names], device=device)

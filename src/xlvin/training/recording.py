@@ -20,6 +20,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
+from xlvin.training.graphs import Graph, stream_of
+
 aten = torch.ops.aten
 Kernel = Callable[[], object]
 Bytes = NDArray[np.uint8]
@@ -43,7 +45,7 @@ class Recorder:
 
     def __init__(self, function: Callable[..., Any], limit: int = LIMIT) -> None:
         self._function, self._limit = function, limit
-        self._recording: Recording | None = None
+        self._recording: Recording | GraphRecording | None = None
         self._shapes: list[Any] = []  # of the latest calls
         self._calls = 0  # with these shapes
         self._fit = True
@@ -59,7 +61,7 @@ class Recorder:
         self._calls += 1
         if self._fit and self._calls >= WORTHWHILE:
             try:
-                self._recording = Recording(self._function, inputs, self._limit)
+                self._recording = record(self._function, inputs, self._limit)
             except UnfitError:
                 self._fit = False
             else:
@@ -67,12 +69,42 @@ class Recorder:
         return self._function(*inputs)
 
 
+def record(function: Callable[..., Any], inputs: tuple[Any, ...], limit: int) -> Recording | GraphRecording:
+    """The function with these inputs, as something that can be repeated on the device they are on."""
+    devices = {tensor.device.type for tensor in _tensors(inputs)}
+    if devices == {"cuda"}:
+        return GraphRecording(function, inputs)
+    if devices == {"cpu"}:
+        return Recording(function, inputs, limit)
+    raise UnfitError("inputs are on several devices, or on one that cannot repeat its kernels")
+
+
+class GraphRecording:
+    """The kernels of one call on a GPU, as a CUDA graph."""
+
+    def __init__(self, function: Callable[..., Any], inputs: tuple[Any, ...]) -> None:
+        own = tree_map_only(Tensor, lambda tensor: tensor.detach().clone(), inputs)
+        self._inputs = _tensors(own)
+        self.outputs: Any = None
+
+        def call() -> None:
+            self.outputs = tree_map_only(Tensor, Tensor.detach, function(*own))
+
+        self._graph = Graph(call, stream_of(self._inputs[0].device), ())
+        self._graph()
+
+    def __call__(self, inputs: list[Tensor]) -> Any:
+        """The outputs for new inputs."""
+        for own, tensor in zip(self._inputs, inputs, strict=True):
+            own.copy_(tensor)
+        self._graph()
+        return self.outputs
+
+
 class Recording:
     """The kernels of one call; calling it repeats them with new numbers, all tensors in one list."""
 
     def __init__(self, function: Callable[..., Any], inputs: tuple[Any, ...], limit: int) -> None:
-        if any(tensor.device.type != "cpu" for tensor in _tensors(inputs)):
-            raise UnfitError("only the CPU's kernels can be repeated")
         own = tree_map_only(Tensor, lambda tensor: tensor.detach().clone(), inputs)
         with np.errstate(all="ignore"), _Tape(limit) as tape:
             self.outputs = tree_map_only(Tensor, Tensor.detach, function(*own))

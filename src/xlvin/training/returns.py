@@ -38,3 +38,11 @@ def advantages(
     """
     delta = reward + discount * next_value * ~terminated - value
     return discounted_sums(delta, discount * gae_lambda * (~ended).to(reward.dtype))
+
+
+def standardise(values: Tensor, weight: Tensor) -> Tensor:
+    """Mean zero and variance one along the last axis, over what has weight."""
+    count = weight.sum(-1, keepdim=True)
+    mean = (values * weight).sum(-1, keepdim=True) / count
+    variance = ((values - mean).square() * weight).sum(-1, keepdim=True) / count
+    return (values - mean) / (variance.sqrt() + 1e-8)

@@ -27,11 +27,15 @@ from numpy.typing import NDArray
 from xlvin.agents import registry
 from xlvin.agents.base import Agent
 from xlvin.agents.networks import UNTRAINED
+from xlvin.envs.atari import is_atari
 from xlvin.errors import XLVINError
 from xlvin.executor.artefact import load_provenance
 from xlvin.storage import load_tensors, save_tensors, unwritable, write_atomically, write_json
 from xlvin.training.config import TrainConfig
 from xlvin.training.evaluation import evaluate
+from xlvin.training.frame_trainer import FrameTrainer
+from xlvin.training.lock import alone_in
+from xlvin.training.tracking import make_tracker
 from xlvin.training.trainer import Metrics, Progress, Trainer
 
 FORMAT = "xlvin-checkpoint-1"
@@ -83,28 +87,36 @@ def run(
     device: str = "cpu",
     progress: Progress | None = None,
     checkpoint_every: float = CHECKPOINT_EVERY,
+    track: str | None = None,
 ) -> Result:
     """Train, or go on training, or return what is already finished in `folder`; None keeps nothing on disk.
 
     The same configuration and folder resume where the last checkpoint stands and end with the same bits as
     a run that was never stopped. `checkpoint_every` is in seconds; a run that fails or is interrupted is
-    kept as it was after its last whole round.
+    kept as it was after its last whole round. Atari is kept as of its last checkpoint and goes on with new
+    games. `track` names a service of `xlvin.training.tracking` that is told the metrics as well.
     """
-    trainer = Trainer(config, device)
-    with contextlib.closing(trainer.actors):
-        if folder is None:
-            while not trainer.finished:
-                trainer.train_round(progress)
-        else:
-            _train_in(folder, trainer, progress, checkpoint_every)
-    agents = trainer.members()
-    returns = _known_returns(folder, trainer.config)
-    if returns is None:
-        seeds, episodes = trainer.config.seed_list, trainer.config.evaluation_episodes
-        returns = evaluate(agents, config.environment, seeds, episodes, device)
-        if folder is not None:
-            write_evaluation(folder / EVALUATION, trainer.config, returns)
+    trainer = make_trainer(config, device)
+    with alone_in(folder):
+        with contextlib.closing(trainer):
+            if folder is None:
+                while not trainer.finished:
+                    trainer.train_round(progress)
+            else:
+                train_in(folder, trainer, progress, checkpoint_every, track)
+        agents = trainer.members()
+        returns = _known_returns(folder, trainer.config)
+        if returns is None:
+            seeds, episodes = trainer.config.seed_list, trainer.config.evaluation_episodes
+            returns = evaluate(agents, config.environment, seeds, episodes, device)
+            if folder is not None:
+                write_evaluation(folder / EVALUATION, trainer.config, returns)
     return Result(folder, trainer.config, agents, returns)
+
+
+def make_trainer(config: TrainConfig, device: str = "cpu") -> Trainer | FrameTrainer:
+    """The loop for an environment: Atari has one of its own."""
+    return FrameTrainer(config, device) if is_atari(config.environment) else Trainer(config, device)
 
 
 def open_run(folder: Path) -> tuple[TrainConfig, list[Agent]]:
@@ -149,7 +161,13 @@ def provenance() -> dict[str, Any]:
     }
 
 
-def _train_in(folder: Path, trainer: Trainer, progress: Progress | None, checkpoint_every: float) -> None:
+def train_in(
+    folder: Path,
+    trainer: Trainer | FrameTrainer,
+    progress: Progress | None,
+    checkpoint_every: float,
+    track: str | None = None,
+) -> None:
     """Train to the end, with checkpoints on the way; starts from the one that is there."""
     description = _open(folder, trainer)
     path = folder / CHECKPOINT
@@ -160,12 +178,14 @@ def _train_in(folder: Path, trainer: Trainer, progress: Progress | None, checkpo
         trainer.restore(tensors, str(path))
     saved, written = trainer.round, time.monotonic()
     good = trainer.state()
-    with contextlib.closing(_Log(folder, trainer.config, trainer.round)) as log:
+    with contextlib.closing(_Log(folder, trainer.config, trainer.round, track)) as log:
         try:
             while not trainer.finished:
                 log.add(trainer.round + 1, trainer.train_round(progress))
-                good = trainer.state()
-                if trainer.finished or time.monotonic() - written >= checkpoint_every:
+                due = trainer.finished or time.monotonic() - written >= checkpoint_every
+                if due or trainer.light:
+                    good = trainer.state()
+                if due:
                     log.sync()
                     save_tensors(path, good, description)
                     saved, written = trainer.round, time.monotonic()
@@ -176,7 +196,7 @@ def _train_in(folder: Path, trainer: Trainer, progress: Progress | None, checkpo
             raise
 
 
-def _open(folder: Path, trainer: Trainer) -> dict[str, Any]:
+def _open(folder: Path, trainer: Trainer | FrameTrainer) -> dict[str, Any]:
     """Write a new run's configuration or check that an old one is the same; returns what describes it."""
     executor = None if trainer.agent.executor is None else asdict(trainer.agent.executor)
     resolved = {"format": FORMAT, "config": asdict(trainer.config), "executor": executor}
@@ -201,7 +221,7 @@ def _open(folder: Path, trainer: Trainer) -> dict[str, Any]:
 
 def _executor_hash(config: TrainConfig) -> str | None:
     network = config.network
-    if network.kind != "xlvin" or network.executor == UNTRAINED:
+    if network.kind not in ("xlvin", "pixels") or network.executor == UNTRAINED:
         return None
     return str(load_provenance(network.executor)["sha256"])
 
@@ -219,29 +239,33 @@ def _known_returns(folder: Path | None, config: TrainConfig) -> NDArray[np.float
 
 
 class _Log:
-    """metrics.jsonl and TensorBoard; rounds behind the checkpoint that resumes are dropped and redone."""
+    """metrics.jsonl, TensorBoard, perhaps a tracker; rounds behind the resumed checkpoint are redone."""
 
-    def __init__(self, folder: Path, config: TrainConfig, done: int) -> None:
-        from torch.utils.tensorboard.writer import SummaryWriter
-
+    def __init__(self, folder: Path, config: TrainConfig, done: int, track: str | None) -> None:
         self.seeds = config.seed_list
         self._path = folder / METRICS
+        self._tracker = None if track is None else make_tracker(track, folder, config)
         write_atomically(self._path, "".join(_lines(self._path, done)).encode())
         try:
             self._file = self._path.open("a")
-            self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=done + 1)
+            self._board = _board(folder, done)
         except OSError as error:
             raise unwritable(folder, error) from error
 
     def add(self, round_: int, metrics: Metrics) -> None:
         """A line per seed."""
-        lines = []
+        lines: list[str] = []
+        tracked: dict[str, float] = {}
         for index, seed in enumerate(self.seeds):
             row = {name: float(values[index]) for name, values in metrics.items()}
             finite = {name: value if np.isfinite(value) else None for name, value in row.items()}
             lines.append(json.dumps({"round": round_, "seed": seed, **finite}) + "\n")
             for name, value in row.items():
-                self._board.add_scalar(f"seed {seed}/{name}", value, round_)
+                if self._board is not None:
+                    self._board.add_scalar(f"seed {seed}/{name}", value, round_)
+            tracked |= {f"seed {seed}/{name}": value for name, value in finite.items() if value is not None}
+        if self._tracker is not None:
+            self._tracker.add(round_, tracked)
         try:
             self._file.write("".join(lines))
             self._file.flush()
@@ -256,10 +280,22 @@ class _Log:
             raise unwritable(self._path, error) from error
 
     def close(self) -> None:
-        """Release both files."""
-        self._board.close()
+        """Release the files, let the tracker finish."""
+        if self._board is not None:
+            self._board.close()
+        if self._tracker is not None:
+            self._tracker.close()
         with contextlib.suppress(OSError):  # the lines are flushed; a full disk was reported then
             self._file.close()
+
+
+def _board(folder: Path, done: int) -> Any:
+    """TensorBoard's writer; None where it is not installed, since metrics.jsonl has the same numbers."""
+    try:
+        from torch.utils.tensorboard.writer import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=done + 1)
 
 
 def _lines(path: Path, done: int) -> list[str]:

@@ -12,33 +12,34 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xlvin.agents.base import Agent, Output
+from xlvin.agents.base import Agent
 from xlvin.agents.registry import build
 from xlvin.errors import RunFailedError, XLVINError
 from xlvin.storage import check_tensors
-from xlvin.training.adam import Adam
 from xlvin.training.config import TrainConfig
 from xlvin.training.experience import Experience
-from xlvin.training.minibatches import Minibatch, Minibatches, at
+from xlvin.training.imagination import Imagination
+from xlvin.training.learner import Learner
+from xlvin.training.minibatches import Minibatches, at
 from xlvin.training.moments import Moments
 from xlvin.training.novelty import Novelty
-from xlvin.training.objective import Objective, Targets
+from xlvin.training.objective import Targets
 from xlvin.training.policies import sampling_policy
-from xlvin.training.recording import Recorder
-from xlvin.training.returns import advantages
+from xlvin.training.returns import advantages, standardise
 from xlvin.training.rollouts import Actors
 from xlvin.training.seeding import derive_seed
-from xlvin.training.stack import Stack
 
 Metrics = dict[str, NDArray[Any]]  # by name, each [S]
-Progress = Callable[[int, int, Metrics], None]  # (round, epochs of it done, latest metrics)
+Progress = Callable[[int, int, Metrics], None]  # (round, passes of it done, latest metrics)
 
-# Observations evaluated in one call; bounds memory when a tree hangs on each of them.
-CHUNK = 4096
+# Stored data of any length, which checks itself.
+REPLAY = "imagination.replay."
 
 
 class Trainer:
     """Trains `config.seeds` agents side by side, one round at a time."""
+
+    light = True  # a copy of the state after every round costs next to nothing
 
     def __init__(self, config: TrainConfig, device: torch.device | str = "cpu") -> None:
         self.device = usable_device(device)
@@ -53,13 +54,9 @@ class Trainer:
         )
         self.config = config = replace(config, network=network)
         members = [build(network, derive_seed(seed, "weights")) for seed in config.seed_list]
-        self.stack = Stack(members, self.device)
-        self.agent: Agent = members[0]
-        self.objective = Objective(self.agent, config.ppo)
-        self.optimiser = Adam(self.stack.flat, config.ppo.adam_epsilon)
+        self.learner = Learner(members, config.ppo, self.device)
+        self.stack, self.agent = self.learner.stack, self.learner.agent
         self._policy = sampling_policy(self.stack, self.agent)
-        self._recorded_outputs = Recorder(self._outputs)
-        self._recorded_gradient = Recorder(self._gradient)
         self.observed = Moments(config.seeds, shapes.observation)
         if network.inputs == "bounds":
             self._scale_by_bounds(shapes.bounds)
@@ -67,6 +64,15 @@ class Trainer:
         if config.ppo.novelty_coef > 0.0:
             dtype = torch.uint8 if shapes.dtype == "uint8" else torch.float32
             self.novelty = Novelty(self.agent, config.seed_list, shapes.observation, dtype)
+        self.imagination: Imagination | None = None
+        if config.imagination.last_iterations > 0:
+            self.imagination = Imagination(
+                self.learner,
+                config.imagination,
+                config.ppo,
+                config.seed_list,
+                shapes,
+            )
         self.round = 0
         self.steps = np.zeros(config.seeds, dtype=np.int64)
 
@@ -84,10 +90,23 @@ class Trainer:
             "steps": self.steps.copy(),
         }
         report = None if progress is None else lambda epoch: progress(self.round, epoch, collected)
-        metrics = self._learn(experience, report)
+        metrics = self._improve(experience, report)
         self._check(metrics)
         self.round += 1
         return collected | metrics
+
+    def _improve(self, experience: Experience, report: Callable[[int], None] | None) -> Metrics:
+        """Learn from a round of real data, and from what it lets the agents imagine."""
+        if self.imagination is None:
+            return self._learn(experience, report)
+        self.imagination.replay.add(experience)
+        metrics: Metrics = {}
+        if self.config.imagination.real:
+            metrics = self._learn(experience, report)
+        elif self.config.network.standardises:
+            self._normalise(experience)
+        last = self.round + 1 == self.config.budget.rounds
+        return metrics | self.imagination.learn(self.round, last, report)
 
     def _collect(self) -> tuple[Experience, list[list[float]]]:
         """A round of data, and the returns of the episodes that ended in it."""
@@ -100,32 +119,32 @@ class Trainer:
 
     def _learn(self, experience: Experience, report: Callable[[int], None] | None) -> Metrics:
         ppo, state = self.config.ppo, experience.state
-        output = self._evaluate(experience.pool)
+        output = self.learner.evaluate(experience.pool)
         log_probs = at(output.logits.log_softmax(-1), state)
         old_log_prob = log_probs.gather(-1, experience.action.unsqueeze(-1)).squeeze(-1)
         values = output.value
         if self.config.network.standardises:
             self._normalise(experience)
-            values = self._evaluate(experience.pool).value
+            values = self.learner.evaluate(experience.pool).value
         reward, totals = self._reward(experience), torch.zeros(())
         for epoch in range(ppo.epochs):
             if ppo.recompute and epoch > 0:
-                values = self._evaluate(experience.pool).value
+                values = self.learner.evaluate(experience.pool).value
             if ppo.recompute or epoch == 0:
                 targets = self._targets(experience, reward, values, old_log_prob)
                 batches = Minibatches(experience, reward, targets, self.config.seed_list, ppo.minibatches)
             for minibatch in batches.shuffled(self.round, epoch):
-                gradient, terms = self._recorded_gradient(minibatch)
-                self.optimiser.step(gradient, self._learning_rate(epoch))
-                totals = totals + terms
+                totals = totals + self.learner.learn(minibatch, self._learning_rate(epoch))
             if report:
                 report(epoch + 1)
         means = (totals / (ppo.epochs * ppo.minibatches)).cpu().numpy()
-        return dict(zip(("total", *self.objective.names), means.T, strict=True))
+        return dict(zip(("total", *self.learner.objective.names), means.T, strict=True))
 
     def _reward(self, experience: Experience) -> Tensor:
         """Rewards as scaled for learning, with the novelty bonus if there is one; [S, N]."""
         ppo = self.config.ppo
+        if self.imagination is not None:
+            return experience.reward * self.imagination.units().reward
         if self.novelty is None:
             return experience.reward * ppo.reward_scale
         bonus = self.novelty.bonus(self.stack, experience)
@@ -146,33 +165,12 @@ class Trainer:
             ppo.discount,
             ppo.gae_lambda,
         )
-        return Targets(old_log_prob, value, _standardise(advantage, experience.weight), advantage + value)
-
-    def _gradient(self, minibatch: Minibatch) -> tuple[Tensor, Tensor]:
-        """The gradient [S, P], clipped for each seed, and the loss with its terms [S, 1 + terms]."""
-        loss, terms = self.stack.apply(self.objective, minibatch.sample(), prefix="agent.")
-        gradient = self.stack.gradient(loss.sum())
-        norm = gradient.norm(dim=1, keepdim=True)
-        shrink = (self.config.ppo.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
-        return gradient * shrink, torch.cat((loss.detach().unsqueeze(1), terms), 1)
+        return Targets(old_log_prob, value, standardise(advantage, experience.weight), advantage + value)
 
     def _learning_rate(self, epoch: int) -> float:
         ppo = self.config.ppo
         done = (self.round + epoch / ppo.epochs) / self.config.budget.rounds
         return ppo.learning_rate * (1.0 - done) if ppo.anneal else ppo.learning_rate
-
-    @torch.no_grad()
-    def _outputs(self, observations: Tensor) -> Output:
-        """What the agents say about observations [S, M, ...]."""
-        output: Output = self.stack.apply(self.agent, observations)
-        return output
-
-    def _evaluate(self, observations: Tensor) -> Output:
-        """What the agents say about any number of observations [S, M, ...]; valid until the next call."""
-        if observations.shape[1] <= CHUNK:
-            return Output(*self._recorded_outputs(observations))
-        outputs = [self._outputs(chunk) for chunk in torch.split(observations, CHUNK, 1)]
-        return Output(*(torch.cat(parts, 1) for parts in zip(*outputs, strict=True)))
 
     def _normalise(self, experience: Experience) -> None:
         """Let the agents standardise by all that they have seen so far."""
@@ -206,7 +204,9 @@ class Trainer:
     def state(self) -> dict[str, Tensor]:
         """Everything a resumed run needs, as copies on the CPU."""
         tensors = {f"weights.{name}": weight.detach() for name, weight in self.stack.weights.items()}
-        tensors |= {f"optimiser.{name}": tensor for name, tensor in self.optimiser.state().items()}
+        tensors |= {f"optimiser.{name}": tensor for name, tensor in self.learner.optimiser.state().items()}
+        if self.imagination is not None:
+            tensors |= {f"imagination.{name}": tensor for name, tensor in self.imagination.state().items()}
         if self.novelty is not None:
             tensors |= {f"novelty.{name}": tensor for name, tensor in self.novelty.state().items()}
         arrays = {f"observed.{name}": array for name, array in self.observed.state().items()}
@@ -221,7 +221,8 @@ class Trainer:
         expected = self.state()
         if "actors.action" in tensors:  # as long as the episodes are
             expected["actors.action"] = torch.zeros(tensors["actors.action"].numel(), dtype=torch.int64)
-        check_tensors(source, tensors, expected)
+        fixed = {name: tensor for name, tensor in tensors.items() if not name.startswith(REPLAY)}
+        check_tensors(source, fixed, {n: t for n, t in expected.items() if not n.startswith(REPLAY)})
         groups: dict[str, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             group, _, rest = name.partition(".")
@@ -229,12 +230,18 @@ class Trainer:
         if "actors" in groups:
             self.actors.restore({name: tensor.numpy() for name, tensor in groups["actors"].items()})
         self.stack.load(groups["weights"])
-        self.optimiser.restore(groups["optimiser"])
+        self.learner.optimiser.restore(groups["optimiser"])
         self.observed.restore({name: tensor.numpy() for name, tensor in groups["observed"].items()})
+        if self.imagination is not None:
+            self.imagination.restore(groups["imagination"])
         if self.novelty is not None:
             self.novelty.restore(groups["novelty"])
         self.round = int(tensors["round"])
         self.steps = tensors["steps"].numpy().copy()
+
+    def close(self) -> None:
+        """Release every environment."""
+        self.actors.close()
 
     def members(self) -> list[Agent]:
         """The agents as they are now, one per seed, on the CPU."""
@@ -254,10 +261,3 @@ def usable_device(name: torch.device | str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise XLVINError(f'The device "{name}" cannot be used here; try "cpu".') from error
     return device
-
-
-def _standardise(values: Tensor, weight: Tensor) -> Tensor:
-    count = weight.sum(1, keepdim=True)
-    mean = (values * weight).sum(1, keepdim=True) / count
-    variance = ((values - mean).square() * weight).sum(1, keepdim=True) / count
-    return (values - mean) / (variance.sqrt() + 1e-8)

@@ -1,0 +1,84 @@
+"""Environments of the user's own: their names say which module or file to import, for it registers them.
+
+my_package.envs:Maze-v0      a module, also of the current folder
+envs/my_maze.py:Maze-v0      a file
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+
+import gymnasium
+
+from xlvin.errors import XLVINError, unknown
+
+
+def import_source(name: str) -> str:
+    """Import what stands before the colon of an environment's name; returns what follows it."""
+    source, colon, registered = name.rpartition(":")
+    if not colon:
+        return name
+    before = set(gymnasium.registry)
+    is_file = source.endswith(".py")
+    try:
+        if is_file:
+            _import_file(Path(source))
+        else:
+            _import_module(source)
+    except XLVINError:
+        raise
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == source.partition(".")[0]:
+            hint = f'is it a file? Write "{source}.py:{registered}"'
+            raise XLVINError(f'There is no environment "{name}", as no module {source}; {hint}.') from error
+        raise XLVINError(f"{source} could not be imported: {error!r}.") from error
+    if registered not in gymnasium.registry:
+        added = sorted(set(gymnasium.registry) - before)
+        if not added:
+            raise XLVINError(f'{source} registers no "{registered}"; call gymnasium.register in it.')
+        raise unknown(f"environment in {source} named", registered, added)
+    return registered
+
+
+def _import_module(source: str) -> None:
+    here = str(Path.cwd())
+    if here not in sys.path:  # an installed `xlvin` does not look there by itself
+        sys.path.append(here)
+    importlib.invalidate_caches()
+    importlib.import_module(source)
+
+
+def _import_file(path: Path) -> None:
+    """Execute a file once per process, with its own folder to import from."""
+    if not path.is_file():
+        raise XLVINError(f"There is no file {path}; check the path before the colon.")
+    resolved = path.resolve()
+    if str(resolved.parent) not in sys.path:
+        sys.path.append(str(resolved.parent))
+    importlib.invalidate_caches()
+    name = resolved.stem
+    found = importlib.util.find_spec(name) if "." not in name else None
+    if found is not None and found.origin == str(resolved):
+        importlib.import_module(name)
+        return
+    # Another module has this name: the file gets one that nobody else can have.
+    name = f"xlvin_user_{hashlib.sha256(str(resolved).encode()).hexdigest()[:16]}"
+    if name not in sys.modules:
+        _execute(name, resolved)
+
+
+def _execute(name: str, path: Path) -> None:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
