@@ -2,26 +2,36 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+COMPLETE := .venv/.complete
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --editable
 
-.PHONY: demo test format clean
+.PHONY: demo test docs format clean
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[atari,box2d,dev]"
+	$(PIP) ".[atari,box2d]"
 	touch $(READY)
+
+$(COMPLETE): $(READY)
+	$(PIP) ".[atari,box2d,sb3,export,video,docs,dev]"
+	touch $(COMPLETE)
 
 demo: $(READY)
 	$(BIN)/python -m xlvin demo
 
-test: $(READY)
+test: $(COMPLETE)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -q
 
-format: $(READY)
+docs: $(COMPLETE)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+format: $(COMPLETE)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv build dist
+	rm -rf .venv build dist site

@@ -13,8 +13,8 @@ ALLOWED = {
     "latent": set(),
     "planner": {"executor", "latent", "mdp"},
     "agents": {"planner", "executor", "latent"},
-    "envs": set(),
-    "training": {"agents", "planner", "executor", "latent", "envs"},
+    "envs": {"mdp"},
+    "training": {"agents", "planner", "executor", "latent", "envs", "mdp"},
     "report": set(),
     "experiments": {"training", "agents", "planner", "executor", "latent", "mdp", "envs", "report"},
 }
@@ -25,6 +25,12 @@ CONFINED = {
     "networkx": {"mdp"},
     "matplotlib": {"report", "experiments", "commands"},
     "tyro": {"commands"},
+    "PIL": {"report"},
+    "imageio_ffmpeg": {"report"},
+    "stable_baselines3": {"sb3.py"},
+    "onnx": {"export.py"},
+    "onnxruntime": {"export.py"},
+    "onnxscript": {"export.py"},
 }
 
 

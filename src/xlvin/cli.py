@@ -7,21 +7,32 @@ import os
 import sys
 from collections.abc import Sequence
 
+import xlvin
 from xlvin.errors import XLVINError, unknown
 
 # Each command is a module of `xlvin.commands` with `main(argv)`; it is imported only when asked for,
 # so that `xlvin --help` answers at once.
 COMMANDS = {
     "demo": "train on CartPole from 10 trajectories, evaluate, draw the plan",
-    "train": "train an agent on a Gymnasium environment",
+    "train": "train an agent on a Gymnasium environment; the same command resumes",
     "evaluate": "evaluate a trained run",
+    "show": "write a page to step through an episode and its plans",
+    "video": "film an episode of a trained run, as GIF or MP4",
+    "export": "write a trained agent as ONNX, its planner inside",
     "pretrain": "pretrain an executor on synthetic MDPs",
     "executor": "evaluate an executor: families of MDPs x sizes",
     "reproduce": "remake a table or figure of the paper",
+    "report": "write a page of all results beside the paper's",
+    "list": "what there is: agents, environments, presets, executors, experiments",
+    "doctor": "versions, devices, and which optional parts are installed",
+    "completion": "print a completion script for bash, zsh or fish",
 }
 
 USAGE = "usage: xlvin COMMAND [OPTIONS]\n\n" + "\n".join(
     f"  {name:<10} {summary}" for name, summary in COMMANDS.items()
+)
+HINT = (
+    "\n\n`xlvin COMMAND --help` tells a command's options and shows examples; `xlvin --version` the version."
 )
 EXIT_CODES = "\nexit codes: 0 done, 1 a run failed, 2 bad input, 130 interrupted"
 
@@ -31,11 +42,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     # The tensors here are small: one thread is fastest, and on a busy machine threads that wait for others
     # can be ten times slower. An OMP_NUM_THREADS of the user's own stays.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        try:
+            return _run(list(sys.argv[1:] if argv is None else argv))
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader of our output has gone, as in `xlvin list | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(USAGE + "\n\n`xlvin COMMAND --help` tells a command's options." + EXIT_CODES)
+        print(USAGE + HINT + EXIT_CODES)
         return 0
     name, *rest = arguments
+    if name == "--version":
+        print(f"xlvin {xlvin.__version__}")
+        return 0
     try:
         if name not in COMMANDS:
             raise unknown("command", name, COMMANDS)
@@ -44,9 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except XLVINError as error:
         print(f"xlvin: {error}", file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:  # the reader of our output has gone, as in `xlvin train --help | head`
-        sys.stdout = None
-        return 0
+    except BrokenPipeError:
+        raise
     except OSError as error:
         print(f"xlvin: {error.strerror or error} ({error.filename}).", file=sys.stderr)
         return 2

@@ -28,14 +28,14 @@ def test_train_then_evaluate(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     command = ["train", CORRIDOR, "--trajectories", "4", "--seeds", "2", "--folder", folder, *SMALL]
     code, out, _ = call(capsys, *command)
     assert code == 0
-    assert out.startswith(f"xlvin-r on {CORRIDOR}: ")
+    assert out.startswith(f"xlvin-imagine on {CORRIDOR}: ")
     assert f"kept in {folder}" in out
     code, told, _ = call(capsys, *command, "--json")
     result = json.loads(told)
     assert (code, result["environment"], result["agent"], result["folder"]) == (
         0,
         CORRIDOR,
-        "xlvin-r",
+        "xlvin-imagine",
         folder,
     )
     assert [seed["seed"] for seed in result["seeds"]] == [0, 1]

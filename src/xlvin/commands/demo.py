@@ -1,4 +1,4 @@
-"""`xlvin demo`: train XLVIN-R on CartPole from 10 trajectories, score it, draw what it imagines."""
+"""`xlvin demo`: train XLVIN on CartPole from 10 trajectories, score it, draw what it imagines."""
 
 from __future__ import annotations
 
@@ -23,12 +23,18 @@ from xlvin.training.presets import preset
 from xlvin.training.run import Result, fingerprint, run
 from xlvin.training.seeding import derive_seed
 
-ENVIRONMENT, AGENT = "CartPole-v0", "xlvin-r"
+ENVIRONMENT, AGENT = "CartPole-v0", "xlvin-imagine"
 ACTIONS = ("push left", "push right")
+EXAMPLES = """
+
+examples:
+  xlvin demo
+  xlvin demo --seeds 20 --trajectories 20
+"""
 
 
 def demo(seeds: int = 5, trajectories: int = 10, episodes: int = 100, folder: Path | None = None) -> None:
-    """Train XLVIN-R on CartPole from 10 trajectories, score it, draw what it imagines.
+    """Train XLVIN on CartPole from 10 trajectories, score it, draw what it imagines.
 
     Args:
         seeds: How many agents to train side by side, from seeds 0, 1, ...
@@ -58,6 +64,7 @@ def demo(seeds: int = 5, trajectories: int = 10, episodes: int = 100, folder: Pa
     print(f"What the agent of seed {seed} imagines: {picture}\n\nTo go on:")
     commands = {
         f"xlvin evaluate {folder}": "score it again",
+        f"xlvin show {folder} --seed {seed}": "step through an episode and its plans",
         f"xlvin train {ENVIRONMENT} --seeds {seeds} --agent ppo": "as much data, no planner",
         f"xlvin train Acrobot-v1 --seeds {seeds}": "another task",
     }
@@ -118,5 +125,5 @@ def telling_moment(agent: Agent, seed: int) -> Moment:
 
 def main(argv: list[str]) -> int:
     """Train, print the scores, draw."""
-    tyro.cli(demo, args=argv, prog="xlvin demo")
+    tyro.cli(demo, args=argv, prog="xlvin demo", description=__doc__ + EXAMPLES)
     return 0

@@ -12,6 +12,13 @@ from xlvin.errors import XLVINError
 from xlvin.training.evaluation import evaluate as evaluate_agents
 from xlvin.training.run import open_run
 
+EXAMPLES = """
+
+examples:
+  xlvin evaluate runs/CartPole-v0-xlvin-r-1a2b3c4d
+  xlvin evaluate runs/CartPole-v0-xlvin-r-1a2b3c4d --episodes 1000 --json
+"""
+
 
 def evaluate(
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
@@ -36,5 +43,5 @@ def evaluate(
 
 def main(argv: list[str]) -> int:
     """Evaluate and print."""
-    tyro.cli(evaluate, args=argv, prog="xlvin evaluate", description=__doc__)
+    tyro.cli(evaluate, args=argv, prog="xlvin evaluate", description=__doc__ + EXAMPLES)
     return 0

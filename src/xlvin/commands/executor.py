@@ -18,6 +18,12 @@ from xlvin.report.tables import plain
 
 ALL_SIZES = tuple(f"{states}x{actions}" for states, actions in SIZES)
 Flag = tyro.conf.FlagCreatePairsOff[bool]
+EXAMPLES = """
+
+examples:
+  xlvin executor evaluate random-deterministic
+  xlvin executor evaluate my-executor.safetensors --families grid dense --sizes 20x8 50x10 --json
+"""
 
 
 def evaluate(
@@ -71,7 +77,7 @@ def main(argv: list[str]) -> int:
         argv = ["evaluate", "--help"]
     if argv[0] != "evaluate":
         raise XLVINError(f'"{argv[0]}" cannot be done to an executor; use `xlvin executor evaluate`.')
-    tyro.cli(evaluate, args=argv[1:], prog="xlvin executor evaluate")
+    tyro.cli(evaluate, args=argv[1:], prog="xlvin executor evaluate", description=__doc__ + EXAMPLES)
     return 0
 
 

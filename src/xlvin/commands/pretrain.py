@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from pathlib import Path
 
@@ -28,7 +29,8 @@ Every field of the configuration can be set by name:
 def main(argv: list[str]) -> int:
     """Pretrain, write the weights and their provenance, print how good they are."""
     if not argv or "-h" in argv or "--help" in argv:
-        print(f"usage: xlvin pretrain FAMILY [--out FILE.safetensors] [OPTIONS]\n\n{__doc__}\n\n{EXAMPLES}")
+        usage = "xlvin pretrain FAMILY [--out FILE.safetensors] [--json] [OPTIONS]"
+        print(f"usage: {usage}\n\n{__doc__}\n\n{EXAMPLES}")
         tyro.cli(PretrainConfig, args=["--help"], prog="xlvin pretrain FAMILY")
     family, *rest = argv
     if family.startswith("-"):
@@ -36,6 +38,7 @@ def main(argv: list[str]) -> int:
     find(family)
     options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     options.add_argument("--out", type=Path, default=Path(f"{family}.safetensors"))
+    options.add_argument("--json", action="store_true")
     chosen, overrides = options.parse_known_args(rest)
     config = tyro.cli(PretrainConfig, default=preset(family), args=overrides, prog=f"xlvin pretrain {family}")
     check_writable(chosen.out)
@@ -44,6 +47,9 @@ def main(argv: list[str]) -> int:
     with tqdm(total=config.iterations, disable=None, desc=f"pretraining on {config.family}") as bar:
         executor, metrics = pretrain(config, _show(bar))
     sha256 = save_executor(chosen.out, executor, config, metrics)
+    if chosen.json:
+        print(json.dumps({"path": str(chosen.out), "sha256": sha256, "metrics": metrics}))
+        return 0
     print(f"{chosen.out}: {time.monotonic() - started:.0f} s, sha256 {sha256}")
     print(
         f"held-out {config.family}, {config.states} states x {config.actions} actions: one-step error "

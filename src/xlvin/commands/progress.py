@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 from tqdm import tqdm
 
+from xlvin.envs.atari import is_atari
 from xlvin.training.config import TrainConfig
 from xlvin.training.trainer import Metrics, Progress
 
@@ -17,26 +18,32 @@ LINE_EVERY = 10.0  # seconds
 
 
 @contextmanager
-def training_progress(config: TrainConfig, quiet: bool = False) -> Iterator[Progress | None]:
-    """Shows round, return and time left while a run trains."""
+def training_progress(
+    config: TrainConfig, quiet: bool = False, device: str = "cpu"
+) -> Iterator[Progress | None]:
+    """Shows round, return and time left while a run trains; says at once how long Atari takes on a CPU."""
     if quiet:
         yield None
         return
-    total = config.budget.rounds * config.ppo.epochs
+    usual, last = config.passes
+    total = (config.budget.rounds - 1) * usual + last
     terminal = sys.stderr.isatty()
-    bar = tqdm(
-        total=total, disable=not terminal, desc=f"{config.agent} on {config.environment}", unit="epoch"
-    )
+    bar = tqdm(total=total, disable=not terminal, desc=f"{config.agent} on {config.environment}", unit="pass")
     started = printed = time.monotonic()
-    before: int | None = None  # epochs that a resumed run does not do again
+    before: int | None = None  # passes that a resumed run does not do again
 
     def show(round_: int, epoch: int, metrics: Metrics) -> None:
         nonlocal printed, before
-        done = round_ * config.ppo.epochs + epoch
+        done = round_ * usual + epoch
         before = done - 1 if before is None else before
         known = metrics["return"][np.isfinite(metrics["return"])]  # no episode may have ended yet
         told = f"return {known.mean():.3g}" if len(known) else "no episode ended"
         bar.n = done
+        if done - before == usual and device == "cpu" and is_atari(config.environment):
+            tqdm.write(
+                _patience(config, (time.monotonic() - started) * (total - before) / (done - before)),
+                sys.stderr,
+            )
         bar.set_postfix_str(told)
         now = time.monotonic()
         if not terminal and now - printed > LINE_EVERY:
@@ -48,3 +55,13 @@ def training_progress(config: TrainConfig, quiet: bool = False) -> Iterator[Prog
         yield show
     finally:
         bar.close()
+
+
+def _patience(config: TrainConfig, seconds: float) -> str:
+    """How long a run without a GPU will take."""
+    long = f"{seconds / 3600:.1f} hours" if seconds > 5400 else f"{seconds / 60:.0f} minutes"
+    seeds = f" for each of {config.seeds} seeds" if config.seeds > 1 else ""
+    return (
+        f"No GPU is used: {config.budget.total:,} transitions{seeds} will take about {long}; "
+        "--device cuda is faster by far."
+    )

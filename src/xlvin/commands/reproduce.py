@@ -15,10 +15,24 @@ from xlvin.report.pages import embed
 
 # Each experiment is a module with the functions of `Experiment`, imported only when asked for.
 EXPERIMENTS = {
+    "atari": "xlvin.experiments.atari",
     "bottleneck": "xlvin.experiments.bottleneck",
+    "continual-maze": "xlvin.experiments.continual_maze",
+    "embedding-geometry": "xlvin.experiments.embedding_geometry",
     "executor": "xlvin.experiments.executor",
+    "imagination": "xlvin.experiments.imagination",
+    "imitation": "xlvin.experiments.imitation",
+    "pixel-model": "xlvin.experiments.pixel_model",
+    "planning-bed": "xlvin.experiments.planning_bed",
     "table1": "xlvin.experiments.table1",
+    "value-predictability": "xlvin.experiments.value_predictability",
 }
+EXAMPLES = """
+
+examples:
+  xlvin reproduce bottleneck --from-records
+  xlvin reproduce table1 --only tuned/CartPole --workers 2
+"""
 NAMES = f"One of: {', '.join(EXPERIMENTS)}."
 
 
@@ -47,6 +61,7 @@ def reproduce(
     only: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
     workers: int | None = None,
     device: str = "cpu",
+    seeds: int | None = None,
 ) -> None:
     """Remake a table or figure of the paper.
 
@@ -58,12 +73,13 @@ def reproduce(
         only: Run only what has this in its name (version/environment/agent); may be given several times.
         workers: Processes at a time; one per core by default.
         device: Where networks live, "cpu" or "cuda".
+        seeds: How many seeds, from 0 on, the records shall hold (atari, pixel-model); those there are kept.
     """
     if experiment not in EXPERIMENTS:
         raise unknown("experiment", experiment, EXPERIMENTS)
     chosen = cast(Experiment, importlib.import_module(EXPERIMENTS[experiment]))
     if not from_records:
-        chosen.run(results, Effort(only, workers, device))
+        chosen.run(results, Effort(only, workers, device, seeds))
     figure, page = docs / "figures" / f"{experiment}.png", docs / "experiments" / f"{experiment}.md"
     chosen.figure(results, figure)
     text = chosen.summary(results)
@@ -80,5 +96,5 @@ def reproduce(
 
 def main(argv: list[str]) -> int:
     """Run, print, draw."""
-    tyro.cli(reproduce, args=argv, prog="xlvin reproduce", description=__doc__)
+    tyro.cli(reproduce, args=argv, prog="xlvin reproduce", description=__doc__ + EXAMPLES)
     return 0

@@ -7,6 +7,7 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import conv2d
 
 from xlvin.errors import XLVINError
 
@@ -40,7 +41,8 @@ class ImageEncoder(nn.Module):
     """The Atari network of Mnih et al. (2015) as in Kostrikov's PPO: three convolutions, one linear layer.
 
     Images are [C, H, W]; uint8 ones are scaled to [0, 1], others are taken as they are. The linear layer fits
-    itself to the image, so anything from 36 x 36 pixels works.
+    itself to the image, so anything from 36 x 36 pixels works. With `mixed` set, it computes in bfloat16 and
+    channels-last; the embedding is float32 again.
     """
 
     # (channels, kernel, stride) of each convolution.
@@ -62,9 +64,24 @@ class ImageEncoder(nn.Module):
             )
         self.convolutions = nn.Sequential(*convolutions)
         self.linear = nn.Linear(channels * height * width, outputs)
+        self.mixed = False
 
     def forward(self, image: Tensor) -> Tensor:
         """Embed images [..., C, H, W]; returns [..., outputs], not negative."""
-        scaled = image / 255.0 if image.dtype == torch.uint8 else image
-        maps = self.convolutions(scaled.flatten(0, -4) if scaled.dim() > 3 else scaled.unsqueeze(0))
-        return cast(Tensor, self.linear(maps.flatten(1)).relu().view(*image.shape[:-3], -1))
+        images = image.flatten(0, -4) if image.dim() > 3 else image.unsqueeze(0)
+        if not self.mixed:
+            maps = self.convolutions(images / 255.0 if image.dtype == torch.uint8 else images)
+            embedding = self.linear(maps.flatten(1)).relu()
+        else:
+            embedding = self._embed_mixed(images)
+        return cast(Tensor, embedding.view(*image.shape[:-3], -1))
+
+    def _embed_mixed(self, images: Tensor) -> Tensor:
+        """Images [B, C, H, W] to embeddings [B, outputs], in bfloat16 in between."""
+        first, rest = cast(nn.Conv2d, self.convolutions[0]), self.convolutions[1:]
+        # Bytes are small to reorder and exact in bfloat16; their scale goes into the first weights.
+        weight = first.weight / 255.0 if images.dtype == torch.uint8 else first.weight
+        images = images.contiguous(memory_format=torch.channels_last).to(torch.bfloat16)
+        with torch.autocast(images.device.type, torch.bfloat16, cache_enabled=False):
+            maps = rest(conv2d(images, weight, first.bias, self.CONVOLUTIONS[0][2]))
+            return cast(Tensor, self.linear(maps.flatten(1)).relu().float())

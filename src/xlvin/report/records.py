@@ -12,7 +12,7 @@ import math
 import os
 import platform
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,17 @@ def write(record: Record, results: Path) -> Path:
     with replacing(path) as temporary:
         temporary.write_text(_text(record))
     return path
+
+
+def add(record: Record, results: Path) -> Path:
+    """Write a record; other seeds of an earlier one with the same configuration stay in it."""
+    path = record.path(results)
+    if path.exists() and (known := read(path)).config == record.config:
+        fresh = {entry["seed"] for entry in record.seeds}
+        kept = [entry for entry in known.seeds if entry["seed"] not in fresh]
+        seeds = sorted([*kept, *record.seeds], key=lambda entry: int(entry["seed"]))
+        record = replace(record, seeds=seeds, seconds=round(known.seconds + record.seconds, 1))
+    return write(record, results)
 
 
 def read(path: Path) -> Record:
