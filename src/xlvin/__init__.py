@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from xlvin.agents.base import Agent, AgentConfig
-    from xlvin.agents.imagination import ImaginedTree
     from xlvin.agents.registry import make_agent
+    from xlvin.agents.tree import ImaginedTree
     from xlvin.errors import RunFailedError, XLVINError
     from xlvin.executor.artefact import load_executor
     from xlvin.executor.network import Executor
@@ -30,7 +30,7 @@ _HOMES = {
     "AgentConfig": "agents.base",
     "Budget": "training.config",
     "Executor": "executor.network",
-    "ImaginedTree": "agents.imagination",
+    "ImaginedTree": "agents.tree",
     "PPOConfig": "training.config",
     "Planner": "planner.planner",
     "Result": "training.run",

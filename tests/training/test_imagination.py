@@ -1,6 +1,7 @@
 """Imagination: what is remembered, how models are fitted, what branches teach, and that runs resume."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from xlvin.training.imagination import Imagination, Step
 from xlvin.training.presets import patience, preset
 from xlvin.training.replay import Replay, Seen
 from xlvin.training.returns import standardise
+from xlvin.training.run import reward_scale, run
 from xlvin.training.trainer import Trainer
 
 from ..environments import CORRIDOR, PICTURE
@@ -242,3 +244,13 @@ def test_one_setting_for_every_environment() -> None:
     assert replace(cartpole.ppo, discount=lander.ppo.discount) == lander.ppo
     assert (cartpole.ppo.discount, lander.ppo.discount) == (patience(200), patience(1000)) == (0.99, 0.998)
     assert patience(None) == 0.99
+
+
+def test_a_run_tells_what_its_rewards_were_multiplied_by(tmp_path: Path) -> None:
+    config = configure(seeds=2)
+    run(config, tmp_path)
+    trainer = trained(config)
+    expected = imagination_of(trainer).units().reward.flatten().tolist()
+    assert [reward_scale(tmp_path, config, seed) for seed in (0, 1)] == pytest.approx(expected)
+    plain = replace(config, imagination=ImaginationConfig(), ppo=replace(config.ppo, reward_scale=0.3))
+    assert reward_scale(tmp_path, plain, 0) == 0.3

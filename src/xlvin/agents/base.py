@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from xlvin.agents.imagination import ImaginedTree
+from xlvin.agents.tree import ImaginedTree
 from xlvin.errors import XLVINError
 from xlvin.executor.network import ExecutorConfig
 from xlvin.latent.encoders import ImageEncoder, MLPEncoder

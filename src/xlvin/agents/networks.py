@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from xlvin.agents.base import Agent, AgentConfig, Batch, Output, initialise
-from xlvin.agents.imagination import ImaginedLevel, ImaginedTree
+from xlvin.agents.tree import ImaginedLevel, ImaginedTree
 from xlvin.errors import XLVINError
 from xlvin.executor.artefact import load_executor, load_provenance
 from xlvin.executor.network import Executor, ExecutorConfig, Processor

@@ -16,7 +16,7 @@ from xlvin.report.show_page import Subject, write_show_page
 from xlvin.training.api import load
 from xlvin.training.config import TrainConfig
 from xlvin.training.episode import play
-from xlvin.training.run import open_run
+from xlvin.training.run import open_run, reward_scale
 from xlvin.training.seeding import derive_seed
 
 EXAMPLES = """
@@ -52,7 +52,7 @@ def show(
     chosen = derive_seed(seed, "show") if episode_seed is None else episode_seed
     episode = play(agent, config.environment, chosen, steps)
     path = output or run / "show.html"
-    write_show_page(path, episode, subject(config, agent, seed))
+    write_show_page(path, episode, subject(run, config, agent, seed))
     count, total = len(episode.moments), sum(moment.reward for moment in episode.moments)
     if as_json:
         about = {"environment": config.environment, "agent": config.agent, "seed": seed}
@@ -70,7 +70,7 @@ def show(
     print(f"{config.agent} (seed {seed}) on {config.environment}: {steps_told}\n  {path}")
 
 
-def subject(config: TrainConfig, agent: Agent, seed: int) -> Subject:
+def subject(folder: Path, config: TrainConfig, agent: Agent, seed: int) -> Subject:
     """Whose episode the page shows."""
     return Subject(
         environment=config.environment,
@@ -79,7 +79,7 @@ def subject(config: TrainConfig, agent: Agent, seed: int) -> Subject:
         seed=seed,
         executor=None if agent.executor is None else config.network.executor,
         discount=config.ppo.discount,
-        reward_scale=config.ppo.reward_scale,
+        reward_scale=reward_scale(folder, config, seed),
         clipped=is_atari(config.environment),
         versions={"xlvin": xlvin.__version__},
     )

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from xlvin.agents.base import Agent
-from xlvin.agents.imagination import ImaginedTree
 from xlvin.agents.networks import ModelBasedAgent, XLVINAgent
+from xlvin.agents.tree import ImaginedTree
 from xlvin.envs.environment import Environment
 from xlvin.errors import XLVINError
 

@@ -31,6 +31,8 @@ from xlvin.training.returns import advantages, standardise
 from xlvin.training.seeding import generator
 from xlvin.training.worlds import Worlds
 
+# The metric that says what rewards were multiplied by.
+REWARD_SCALE = "reward scale"
 # Rewards are scaled so that returns are of this size.
 RETURN_SIZE = 10.0
 # Returns reach no further than this many steps when their size is guessed.
@@ -89,6 +91,7 @@ class Imagination:
         """Fit the models to all data, then improve the agents inside them; returns what happened."""
         metrics = {"model": self.worlds.fit(self.replay, round_)}
         units, iterations = self.units(), self.config.last_iterations if last else self.config.iterations
+        metrics[REWARD_SCALE] = units.reward[:, 0].cpu().numpy()
         for iteration in range(iterations):
             steps, ended, strayed = self._imagine(round_, iteration, last)
             beyond = units.worst if last else units.best

@@ -34,6 +34,7 @@ from xlvin.storage import load_tensors, save_tensors, unwritable, write_atomical
 from xlvin.training.config import TrainConfig
 from xlvin.training.evaluation import evaluate
 from xlvin.training.frame_trainer import FrameTrainer
+from xlvin.training.imagination import REWARD_SCALE
 from xlvin.training.lock import alone_in
 from xlvin.training.tracking import make_tracker
 from xlvin.training.trainer import Metrics, Progress, Trainer
@@ -105,7 +106,7 @@ def run(
             else:
                 train_in(folder, trainer, progress, checkpoint_every, track)
         agents = trainer.members()
-        returns = _known_returns(folder, trainer.config)
+        returns = known_returns(folder, trainer.config)
         if returns is None:
             seeds, episodes = trainer.config.seed_list, trainer.config.evaluation_episodes
             returns = evaluate(agents, config.environment, seeds, episodes, device)
@@ -149,6 +150,15 @@ def write_evaluation(path: Path, config: TrainConfig, returns: NDArray[np.float6
         for seed, row in zip(config.seed_list, returns, strict=True)
     ]
     write_json(path, {"environment": config.environment, "seeds": seeds, "provenance": provenance()})
+
+
+def reward_scale(folder: Path, config: TrainConfig, seed: int) -> float:
+    """What a run multiplies a seed's rewards by: a setting, or the latest that imagination has found."""
+    if config.imagination.last_iterations == 0:
+        return config.ppo.reward_scale
+    lines = [json.loads(line) for line in _lines(folder / METRICS, config.budget.rounds)]
+    known = [line[REWARD_SCALE] for line in lines if line["seed"] == seed and line.get(REWARD_SCALE)]
+    return float(known[-1]) if known else 1.0
 
 
 def provenance() -> dict[str, Any]:
@@ -226,8 +236,8 @@ def _executor_hash(config: TrainConfig) -> str | None:
     return str(load_provenance(network.executor)["sha256"])
 
 
-def _known_returns(folder: Path | None, config: TrainConfig) -> NDArray[np.float64] | None:
-    """What an earlier evaluation of this run found, if it is there and whole."""
+def known_returns(folder: Path | None, config: TrainConfig) -> NDArray[np.float64] | None:
+    """What an earlier evaluation of this run found, [S, episodes], if it is there and whole."""
     if folder is None or not (folder / EVALUATION).exists():
         return None
     try:
