@@ -1,6 +1,8 @@
 """What is replayed is what torch computes, bit by bit."""
 
 import copy
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +15,7 @@ from xlvin.agents.base import Batch
 from xlvin.agents.registry import AGENTS, make_agent
 from xlvin.training.config import PPOConfig
 from xlvin.training.objective import Objective, Sample, Targets
-from xlvin.training.recording import LIMIT, Recorder, Recording, UnfitError
+from xlvin.training.recording import LIMIT, GraphRecording, Recorder, Recording, UnfitError
 from xlvin.training.stack import Stack
 
 ROWS = 7
@@ -153,3 +155,22 @@ def test_copies_do_not_share_a_recording() -> None:
         other.actor.weight.zero_()
         other.actor.bias.copy_(torch.tensor([0.0, 1.0]))
     assert other.predict(observation)[0] == 1
+
+
+def test_a_graph_gives_the_outputs_of_new_inputs_and_is_freed_at_once() -> None:
+    """On a CPU it calls the function; on a GPU the same code captures it."""
+    weight = torch.randn(3, 3)
+    recording = GraphRecording(
+        lambda x, pair: (x @ weight, pair[0] + 1.0), (torch.randn(2, 3), [torch.zeros(2)])
+    )
+    new, other = torch.randn(2, 3), torch.ones(2)
+    product, more = recording([new, other])
+    assert torch.equal(product, new @ weight)
+    assert torch.equal(more, other + 1.0)
+    gone = weakref.ref(recording)
+    gc.disable()
+    try:
+        del recording
+        assert gone() is None, "a cycle would leave it to the collector"
+    finally:
+        gc.enable()

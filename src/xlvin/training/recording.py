@@ -85,13 +85,19 @@ class GraphRecording:
     def __init__(self, function: Callable[..., Any], inputs: tuple[Any, ...]) -> None:
         own = tree_map_only(Tensor, lambda tensor: tensor.detach().clone(), inputs)
         self._inputs = _tensors(own)
-        self.outputs: Any = None
+        # Not on `self`: a graph in a cycle would be freed by the collector, perhaps amid another's capture.
+        self._outputs: list[Any] = []
 
-        def call() -> None:
-            self.outputs = tree_map_only(Tensor, Tensor.detach, function(*own))
+        def call(outputs: list[Any] = self._outputs) -> None:
+            outputs[:] = [tree_map_only(Tensor, Tensor.detach, function(*own))]
 
         self._graph = Graph(call, stream_of(self._inputs[0].device), ())
         self._graph()
+
+    @property
+    def outputs(self) -> Any:
+        """Of the latest call."""
+        return self._outputs[0]
 
     def __call__(self, inputs: list[Tensor]) -> Any:
         """The outputs for new inputs."""
