@@ -6,12 +6,12 @@ import contextlib
 import importlib
 import json
 from collections.abc import Callable
-from typing import Annotated, Any, get_args
+from typing import Annotated, get_args
 
 import gymnasium
 import tyro
 
-from xlvin.agents.registry import AGENTS
+from xlvin.agents.registry import AGENTS, IMAGINING
 from xlvin.commands.reproduce import EXPERIMENTS
 from xlvin.envs.atari import is_atari, register
 from xlvin.errors import XLVINError, unknown
@@ -32,7 +32,12 @@ examples:
 
 def agents() -> list[Row]:
     """Names for --agent and what they stand for."""
-    return [{"agent": name} | _told(fields) for name, fields in AGENTS.items()]
+    found = []
+    for name, fields in AGENTS.items():
+        told = [f"{key} {value}" for key, value in fields.items()]
+        told += ["learns in imagination too"] if name in IMAGINING else []
+        found.append({"agent": name, "stands for": ", ".join(told)})
+    return found
 
 
 def environments() -> list[Row]:
@@ -115,11 +120,6 @@ def _preset(environment: str, version: Version) -> Row:
     data = f"{config.budget.total:,} {config.budget.unit}"
     shape = {"hidden": config.network.hidden, "depth": config.network.depth}
     return {"environment": environment, "preset": version, "data": data} | shape
-
-
-def _told(fields: dict[str, Any]) -> Row:
-    """The fields that a name stands for, as one text."""
-    return {"stands for": ", ".join(f"{name} {value}" for name, value in fields.items())}
 
 
 def main(argv: list[str]) -> int:
