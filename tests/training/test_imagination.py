@@ -254,3 +254,11 @@ def test_a_run_tells_what_its_rewards_were_multiplied_by(tmp_path: Path) -> None
     assert [reward_scale(tmp_path, config, seed) for seed in (0, 1)] == pytest.approx(expected)
     plain = replace(config, imagination=ImaginationConfig(), ppo=replace(config.ppo, reward_scale=0.3))
     assert reward_scale(tmp_path, plain, 0) == 0.3
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_steps_in_the_model_are_recorded(seeds: int) -> None:
+    """Otherwise they take several times as long."""
+    imagination = imagination_of(trained(configure("xlvin-r", seeds=seeds), 2))
+    assert imagination._recorded_step._recording is not None
+    assert imagination.worlds._recorded_gradient._recording is not None

@@ -6,7 +6,7 @@ from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, one_hot, silu, smooth_l1_loss
+from torch.nn.functional import binary_cross_entropy_with_logits, silu, smooth_l1_loss
 
 # Larger moves, in units of the usual one, look alike to the reward's network.
 JUMP = 10.0
@@ -103,7 +103,7 @@ class WorldModel(nn.Module):
 
     def inputs(self, observation: Tensor, action: Tensor) -> Tensor:
         """[..., o] and [...] int64 -> [..., o + A], what the dynamics reads."""
-        return torch.cat((self.standardise(observation), one_hot(action, self.actions).float()), -1)
+        return torch.cat((self.standardise(observation), _one_hot(action, self.actions)), -1)
 
     def forward(self, observation: Tensor, action: Tensor, uniform: Tensor) -> Imagined:
         """One imagined step, [E, N, o] and [E, N] int64; `uniform` [E, N, 2] decides what is drawn."""
@@ -129,7 +129,7 @@ class WorldModel(nn.Module):
         """The next observation [E, N, o] that the dynamics' outputs speak of."""
         if self.discrete:
             drawn = (predicted.softmax(-1).cumsum(-1)[..., :-1] < uniform).sum(-1)
-            return one_hot(drawn, predicted.shape[-1]).float()
+            return _one_hot(drawn, predicted.shape[-1])
         moved = observation + predicted * self.delta_scale + self.delta_mean
         drawn = torch.where(uniform < predicted.sigmoid(), self.high, self.low)
         return torch.where(self.binary, drawn, moved)
@@ -149,3 +149,8 @@ class WorldModel(nn.Module):
         delta = ((successor - observation - self.delta_mean) / self.delta_scale).clamp(-JUMP, JUMP)
         features = torch.cat((inputs, self.standardise(successor), delta), -1)
         return cast(Tensor, self.outcome(features)).unbind(-1)
+
+
+def _one_hot(index: Tensor, count: int) -> Tensor:
+    """[...] int64 -> [..., count]; torch's own looks at the numbers, so that it cannot be recorded."""
+    return (index.unsqueeze(-1) == torch.arange(count, device=index.device)).float()
