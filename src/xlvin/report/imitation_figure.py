@@ -15,7 +15,7 @@ from xlvin.report.records import Record
 # Label and colour (Okabe and Ito) of every planner, in the order of the bars.
 STYLES = {
     "vin": ("VIN", "#0072B2"),
-    "vin-torch": ("VIN from random kernels", "#56B4E9"),
+    "vin-torch": ("VIN from random weights", "#56B4E9"),
     "gvin": ("GVIN", "#F0E442"),
     "gppn": ("GPPN", "#009E73"),
     "xlvin": ("XLVIN", "#D55E00"),
@@ -43,10 +43,12 @@ def draw(records: Sequence[Record], tests: Sequence[str], path: Path) -> None:
 
 def _panel(axes: Axes, records: Sequence[Record], key: str) -> None:
     sizes = list(dict.fromkeys(record.environment for record in records))
-    width = 0.8 / len(STYLES)
+    present = {record.agent for record in records}
+    agents = [agent for agent in STYLES if agent in present]
+    width = 0.8 / len(agents)
     for record in records:
-        number = list(STYLES).index(record.agent)
-        place = sizes.index(record.environment) + width * (number - (len(STYLES) - 1) / 2)
+        number = agents.index(record.agent)
+        place = sizes.index(record.environment) + width * (number - (len(agents) - 1) / 2)
         scores = [entry[key] for entry in record.seeds]
         axes.bar(place, sum(scores) / len(scores), 0.9 * width, color=STYLES[record.agent][1])
         axes.scatter([place] * len(scores), scores, s=8, color="black", zorder=3)
