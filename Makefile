@@ -13,7 +13,7 @@ $(READY): pyproject.toml
 	touch $(READY)
 
 $(COMPLETE): $(READY)
-	$(PIP) ".[atari,box2d,sb3,export,video,docs,dev]"
+	$(PIP) ".[atari,box2d,sb3,export,video,cluster,docs,dev]"
 	touch $(COMPLETE)
 
 demo: $(READY)

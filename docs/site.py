@@ -32,7 +32,15 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     docs = Path(config.docs_dir)
     config.nav = [
         {"Home": "index.md"},
-        *_existing(docs, {"Concepts": "concepts.md", "Command line": "cli.md", "Results": "results.md"}),
+        *_existing(
+            docs,
+            {
+                "Concepts": "concepts.md",
+                "Command line": "cli.md",
+                "Sweeps": "sweeps.md",
+                "Results": "results.md",
+            },
+        ),
         *({title: _pages(docs, folder)} for title, folder in _folders(docs, "tutorials", "experiments")),
         {
             "How it works inside": _existing(

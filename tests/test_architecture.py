@@ -28,6 +28,7 @@ CONFINED = {
     "PIL": {"report"},
     "imageio_ffmpeg": {"report"},
     "stable_baselines3": {"sb3.py"},
+    "ray": {"experiments"},
     "onnx": {"export.py"},
     "onnxruntime": {"export.py"},
     "onnxscript": {"export.py"},

@@ -15,6 +15,7 @@ from xlvin.errors import XLVINError, unknown
 COMMANDS = {
     "demo": "train on CartPole from 10 trajectories, evaluate, draw the plan",
     "train": "train an agent on a Gymnasium environment; the same command resumes",
+    "sweep": "train seeds x environments x agents x settings, on local cores or on Ray",
     "evaluate": "evaluate a trained run",
     "show": "write a page to step through an episode and its plans",
     "video": "film an episode of a trained run, as GIF or MP4",

@@ -20,6 +20,7 @@ import pytest
 
 import xlvin
 from xlvin.cli import COMMANDS, main
+from xlvin.commands.sweep import plan
 from xlvin.commands.train import configuration, parser
 from xlvin.executor import pretrain as pretraining
 
@@ -34,6 +35,10 @@ SMALLER: dict[str, tuple[dict[str, str], list[str]]] = {
     "train": (
         {"--trajectories": "2", "--transitions": "64"},
         ["--ppo.epochs", "1", "--evaluation-episodes", "2", *SMALL_NETWORK],
+    ),
+    "sweep": (
+        {"--seeds": "2"},
+        ["--trajectories", "2", "--ppo.epochs", "1", "--evaluation-episodes", "2", *SMALL_NETWORK],
     ),
     "evaluate": ({"--episodes": "2"}, []),
     "show": ({}, ["--steps", "3"]),
@@ -76,13 +81,17 @@ def smaller(words: list[str]) -> list[str]:
 def is_parsed_only(words: list[str]) -> bool:
     if words[0] == "reproduce":
         return "--from-records" not in words or not (ROOT / "results" / words[1]).is_dir()
-    return words[0] in ("report", "sweep") or bool(HEAVY.search(" ".join(words)))
+    on_a_cluster = words[0] == "sweep" and not {"auto", "HOST:6379"}.isdisjoint(words)
+    return words[0] == "report" or on_a_cluster or bool(HEAVY.search(" ".join(words)))
 
 
 def parse(words: list[str]) -> None:
     """Read the command line as the command would, and stop there."""
     if words[0] == "train":
         configuration(*parser().parse_known_args(words[1:]))
+        return
+    if words[0] == "sweep":
+        assert plan(words[1:])[0]
         return
     module, called = importlib.import_module(f"xlvin.commands.{words[0]}"), []
     function: Callable[..., Any] = getattr(module, words[0])

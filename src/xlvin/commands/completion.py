@@ -44,7 +44,13 @@ def words() -> dict[str, list[str]]:
 
 def values() -> dict[str, list[str]]:
     """What may follow an option whose values have names."""
-    return {"--agent": list(AGENTS), "--preset": ["tuned", "paper"], "--network.executor": list(SHIPPED)}
+    return {
+        "--agent": list(AGENTS),
+        "--agents": list(AGENTS),
+        "--environments": list(CONTROL),
+        "--preset": ["tuned", "paper"],
+        "--network.executor": list(SHIPPED),
+    }
 
 
 def completion(

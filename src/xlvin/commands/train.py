@@ -57,12 +57,14 @@ def parser() -> argparse.ArgumentParser:
     return options
 
 
-def configuration(chosen: argparse.Namespace, overrides: list[str]) -> TrainConfig:
+def configuration(
+    chosen: argparse.Namespace, overrides: list[str], command: str = "xlvin train"
+) -> TrainConfig:
     """The preset with the data budget and all overrides applied."""
     start = configure(
         chosen.environment, chosen.agent, chosen.preset, chosen.trajectories, chosen.transitions
     )
-    config = tyro.cli(TrainConfig, default=start, args=overrides, prog=f"xlvin train {chosen.environment}")
+    config = tyro.cli(TrainConfig, default=start, args=overrides, prog=f"{command} {chosen.environment}")
     if config.environment != start.environment:
         raise XLVINError("Name the environment once, right after `xlvin train`.")
     for name, decider in DECIDED.items():

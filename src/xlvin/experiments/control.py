@@ -86,15 +86,15 @@ def settings(config: dict[str, Any]) -> dict[str, Any]:
 
 def split(cell: Cell, size: int) -> list[Cell]:
     """The cell as several of at most `size` seeds."""
-    config = cell.config
+    return [replace(cell, config=config) for config in batches(cell.config, size)]
+
+
+def batches(config: TrainConfig, size: int) -> list[TrainConfig]:
+    """The configuration as several of at most `size` seeds."""
+    end = config.first_seed + config.seeds
     return [
-        replace(
-            cell,
-            config=replace(
-                config, first_seed=first, seeds=min(size, config.first_seed + config.seeds - first)
-            ),
-        )
-        for first in range(config.first_seed, config.first_seed + config.seeds, size)
+        replace(config, first_seed=first, seeds=min(size, end - first))
+        for first in range(config.first_seed, end, size)
     ]
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import signal
+import traceback
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from multiprocessing.connection import Connection, wait
+from types import FrameType
+from typing import Any, TypeVar
+
+from xlvin.errors import RunFailedError
 
 
 @dataclass(frozen=True)
@@ -31,11 +38,22 @@ class Effort:
 Job = TypeVar("Job")
 Outcome = TypeVar("Outcome")
 
+# How often a job is started again whose process died; seconds that an interrupted one has to save its work.
+RETRIES = 2
+GRACE = 60.0
+
 
 def run_jobs(
-    function: Callable[[Job], Outcome], jobs: Sequence[Job], workers: int | None = None
-) -> Iterator[tuple[Job, Outcome]]:
-    """Yield (job, function(job)) in the order of completion; start the longest jobs first."""
+    function: Callable[[Job], Outcome],
+    jobs: Sequence[Job],
+    workers: int | None = None,
+    lost: Callable[[Job, str], Outcome] | None = None,
+) -> Generator[tuple[Job, Outcome]]:
+    """Yield (job, function(job)) in the order of completion; start the longest jobs first.
+
+    A job whose process dies is given to a new one, RETRIES times at most; then `lost(job, reason)` is its
+    outcome, or without `lost` the end of all. An interrupt reaches every process, and each only once.
+    """
     workers = min(workers or os.cpu_count() or 1, len(jobs))
     if workers <= 1:
         for job in jobs:
@@ -43,8 +61,102 @@ def run_jobs(
         return
     # A worker computes with one thread: spinning OpenMP threads of several workers slow each other down.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        futures = {pool.submit(function, job): job for job in jobs}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
+    waiting = deque(range(len(jobs)))
+    deaths = [0] * len(jobs)
+    crew = [_Worker(function) for _ in range(workers)]
+    try:
+        while busy := _occupy(crew, waiting, jobs):
+            for pipe in wait(list(busy)):
+                worker, number = busy[pipe]
+                try:
+                    outcome, error = worker.finish()
+                except EOFError:
+                    deaths[number] += 1
+                    crew[crew.index(worker)] = _Worker(function)
+                    if deaths[number] <= RETRIES:
+                        waiting.appendleft(number)
+                        continue
+                    reason = f"its process died {deaths[number]} times (code {worker.exit_code()})"
+                    if lost is None:
+                        raise RunFailedError(f"A job was given up: {reason}.") from None
+                    outcome, error = lost(jobs[number], reason), None
+                if error is not None:
+                    raise error
+                yield jobs[number], outcome
+    finally:
+        for worker in crew:
+            worker.stop()
+
+
+class _Worker:
+    """A process of its own that does one job after another."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, other = context.Pipe()
+        self.number: int | None = None  # of the job it is at
+        self._process = context.Process(target=_serve, args=(function, other))
+        self._process.start()
+        other.close()
+
+    def begin(self, number: int, job: Any) -> None:
+        """Start a job."""
+        self.number = number
+        with contextlib.suppress(OSError):  # a dead process is noticed when its answer is read
+            self.pipe.send(job)
+
+    def finish(self) -> tuple[Any, Exception | None]:
+        """The outcome of its job, or what the job raised; EOFError if the process has died."""
+        self.number = None
+        try:
+            answer: tuple[Any, Exception | None] = self.pipe.recv()
+        except OSError as error:  # it died while it answered
+            raise EOFError from error
+        return answer
+
+    def exit_code(self) -> int | None:
+        """How the process ended; waits until it has."""
+        self._process.join()
+        return self._process.exitcode
+
+    def stop(self) -> None:
+        """Let go of an idle process, interrupt a busy one and wait until it has saved its work."""
+        self.pipe.close()
+        if self.number is not None and self._process.is_alive() and self._process.pid is not None:
+            os.kill(self._process.pid, signal.SIGINT)
+        self._process.join(GRACE)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+
+def _occupy(
+    crew: Sequence[_Worker], waiting: deque[int], jobs: Sequence[Any]
+) -> dict[Any, tuple[_Worker, int]]:
+    """Give idle workers what waits; returns all that are busy and their jobs' numbers, by pipe."""
+    for worker in crew:
+        if worker.number is None and waiting:
+            number = waiting.popleft()
+            worker.begin(number, jobs[number])
+    return {worker.pipe: (worker, worker.number) for worker in crew if worker.number is not None}
+
+
+def _serve(function: Callable[[Any], Any], pipe: Connection) -> None:
+    """What a worker's process does, until nobody asks any more."""
+    signal.signal(signal.SIGINT, _interrupt_once)
+    with contextlib.suppress(EOFError, OSError, KeyboardInterrupt):
+        while True:
+            job = pipe.recv()
+            answer: tuple[Any, Exception | None]
+            try:
+                answer = function(job), None
+            except Exception as error:
+                error.add_note(traceback.format_exc())
+                answer = None, error
+            pipe.send(answer)
+
+
+def _interrupt_once(number: int, frame: FrameType | None) -> None:
+    """A terminal tells the whole group of processes, and then the parent does: one interrupt is enough."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
