@@ -25,6 +25,7 @@ EXPERIMENTS = {
     "pixel-model": "xlvin.experiments.pixel_model",
     "planning-bed": "xlvin.experiments.planning_bed",
     "table1": "xlvin.experiments.table1",
+    "table2": "xlvin.experiments.table2",
     "value-predictability": "xlvin.experiments.value_predictability",
 }
 EXAMPLES = """

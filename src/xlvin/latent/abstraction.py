@@ -11,6 +11,7 @@ pays to get there. What tells one system from another is which losses hold it to
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
@@ -59,7 +60,6 @@ class Steps(NamedTuple):
     action: Tensor  # [N] int64
     reward: Tensor  # [N]
     next_observation: Tensor  # [N, o]
-    negative: Tensor  # [N, J] int64: steps of the batch whose observations serve as negatives
 
 
 class AbstractModel(nn.Module):
@@ -103,17 +103,21 @@ class AbstractModel(nn.Module):
             if stage.frozen:
                 here, there = here.detach(), there.detach()
             predicted = here + self.transition.translation(here, steps.action)
-            total = total + equivariance_loss(predicted, there, here[steps.negative], hinge)
+            # Steps of a minibatch are drawn at random: a step's negatives are those that follow it.
+            negatives = [here.roll(shift, 0) for shift in range(1, stage.negatives + 1)]
+            total = total + equivariance_loss(predicted, there, negatives, hinge)
             total = total + 0.5 * (self.rewards(there) - steps.reward).square()
         return total
 
 
-def equivariance_loss(predicted: Tensor, successor: Tensor, negatives: Tensor, hinge: float = 1.0) -> Tensor:
-    """Action equivariance with J negatives (van der Pol et al. 2020), per step.
+def equivariance_loss(
+    predicted: Tensor, successor: Tensor, negatives: Sequence[Tensor] = (), hinge: float = 1.0
+) -> Tensor:
+    """Action equivariance with J negatives (van der Pol et al. 2020), per step; embeddings [..., k] -> [...].
 
-        L = d(z + T(z, a), z(s')) + sum_j max(0, xi - d(z(s~_j), z + T(z, a))),  d(x, y) = ||x - y||^2 / 2
-
-    Embeddings [..., k] and [..., J, k] -> [...]; J may be zero.
+    L = d(z + T(z, a), z(s')) + sum_j max(0, xi - d(z(s~_j), z + T(z, a))),  d(x, y) = ||x - y||^2 / 2
     """
-    repelled = (hinge - energy(negatives, predicted.unsqueeze(-2), sigma=1.0)).clamp(min=0.0)
-    return energy(predicted, successor, sigma=1.0) + repelled.sum(-1)
+    loss = energy(predicted, successor, sigma=1.0)
+    for negative in negatives:
+        loss = loss + (hinge - energy(negative, predicted, sigma=1.0)).clamp(min=0.0)
+    return loss

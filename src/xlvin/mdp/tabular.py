@@ -80,6 +80,8 @@ class TabularMDP:
         """E[V(s') | s, a] for values [B, S]; returns [B, S, A]."""
         if self.successor.shape[-1] == 1:
             return values.gather(1, self.successor.flatten(1)).view(self.reward.shape)
+        if self.successor.stride()[:3] == (0, 0, 0):  # one list of successors for all pairs, as if dense
+            return torch.einsum("bsad,bd->bsa", self.probability, values[:, self.successor[0, 0, 0]])
         reached = values.gather(1, self.successor.flatten(1)).view(self.successor.shape)
         return (reached * self.probability).sum(-1)
 

@@ -13,7 +13,7 @@ from xlvin.agents.base import Agent
 from xlvin.envs.atari import is_atari
 from xlvin.training.frame_evaluation import evaluate_games
 from xlvin.training.policies import greedy_policy
-from xlvin.training.rollouts import Actors
+from xlvin.training.rollouts import Actors, Policy
 from xlvin.training.stack import Stack
 
 # Episodes that run side by side per seed.
@@ -34,7 +34,11 @@ def evaluate(
     if is_atari(environment):
         return evaluate_games(agents, environment, seeds, episodes, device)
     copies = [copy.deepcopy(agent).cpu() for agent in agents]
-    policy = greedy_policy(Stack(copies, device), copies[0])
+    return returns_of(greedy_policy(Stack(copies, device), copies[0]), environment, seeds, episodes)
+
+
+def returns_of(policy: Policy, environment: str, seeds: Sequence[int], episodes: int) -> NDArray[np.float64]:
+    """Undiscounted returns [S, episodes] of a policy, on the starts that every evaluation of a seed gets."""
     actors = Actors(environment, seeds, min(PARALLEL, episodes), {}, "evaluation")
     try:
         rounds = [actors.trajectories(policy, round_) for round_ in range(-(-episodes // actors.count))]
