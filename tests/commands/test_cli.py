@@ -85,7 +85,7 @@ def test_ctrl_c_loses_nothing_and_the_same_command_resumes(
     assert error.splitlines()[-1] == "xlvin: interrupted; the same command resumes."
     assert "Traceback" not in error
     kept = int(load_tensors(tmp_path / "stopped/checkpoint.safetensors")[0]["round"])
-    # Interrupted between a round's line and its checkpoint, the line is one ahead; the resumed run writes it again.
+    # Stopped between a round's line and its checkpoint, the line is one ahead; it is then written again.
     assert kept <= len(metrics.read_text().splitlines()) <= kept + 1 <= 100
     assert main([*command, "--folder", str(tmp_path / "stopped")]) == 0
     assert main([*command, "--folder", str(tmp_path / "whole")]) == 0
