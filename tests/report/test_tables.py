@@ -6,7 +6,7 @@ import pytest
 from xlvin.errors import XLVINError
 from xlvin.report.pages import embed
 from xlvin.report.records import Record, provenance
-from xlvin.report.tables import markdown, pivot, plain, rows
+from xlvin.report.tables import markdown, ordered, pivot, plain, rows
 
 ROWS = [{"agent": "ppo", "mean": -7.25}, {"agent": "xlvin", "mean": 120.0}]
 
@@ -64,3 +64,9 @@ def test_embedding_replaces_what_stands_between_the_marks(tmp_path: Path) -> Non
     with pytest.raises(XLVINError, match="add the lines <!-- other --> and <!-- /other -->"):
         embed(page, "other", "text")
     assert list(tmp_path.iterdir()) == [page]
+
+
+def test_rows_are_ordered_column_by_column() -> None:
+    table = [{"a": a, "b": b} for b in ("y", "x") for a in (1, 2)]
+    found = ordered(table, b=("x", "y"), a=(2, 1))
+    assert [(row["b"], row["a"]) for row in found] == [("x", 2), ("x", 1), ("y", 2), ("y", 1)]

@@ -72,16 +72,8 @@ def run(results: Path, effort: Effort | None = None) -> None:
 
 def rows(results: Path) -> list[tables.Row]:
     """One row per version, environment and agent, in the order of the page."""
-    versions = (FULL, FEW, *ABLATIONS)
-
-    def place(row: tables.Row) -> tuple[int, int, int]:
-        return (
-            versions.index(row["version"]),
-            list(CONTROL).index(row["environment"]),
-            AGENTS.index(row["agent"]),
-        )
-
-    return sorted(tables.rows(read_all(results, NAME)), key=place)
+    found = tables.rows(read_all(results, NAME))
+    return tables.ordered(found, version=(FULL, FEW, *ABLATIONS), environment=[*CONTROL], agent=AGENTS)
 
 
 def comparisons(results: Path) -> list[tables.Row]:
@@ -121,7 +113,7 @@ def summary(results: Path) -> str:
     found = rows(results)
     full = [row for row in found if row["version"] == FULL]
     together = tables.markdown(_beside(results, full), ["agent", *CONTROL])
-    parts = [f"### At the paper's data\n\n{together}"]
+    parts = [f"### At the paper's data\n\nMean ± standard deviation (seeds).\n\n{together}"]
     few = [row for row in found if row["version"] == FEW]
     if few:
         told = [
@@ -170,11 +162,11 @@ def _printed_best() -> dict[str, str]:
 
 def _beside(results: Path, full: list[tables.Row]) -> list[tables.Row]:
     """Agents by environment: ours, the tuned ones of Table 1, the paper's best."""
-    shown = tables.pivot(full, "agent", "environment", _cell)
+    shown = tables.pivot(full, "agent", "environment", _counted)
     tuned = [row for row in tables.rows(_table1(results)) if row["version"] == "tuned"]
     shown += [
         {**row, "agent": f"{row['agent']}, tuned"}
-        for row in tables.pivot(tuned, "agent", "environment", _cell)
+        for row in tables.pivot(tuned, "agent", "environment", _counted)
     ]
     return [*shown, {"agent": "the paper's best", **_printed_best()}]
 
@@ -182,6 +174,10 @@ def _beside(results: Path, full: list[tables.Row]) -> list[tables.Row]:
 def _with_worst(results: Path, found: list[tables.Row]) -> list[tables.Row]:
     worst = {(r.version, r.environment, r.agent): min(r.scores) for r in read_all(results, NAME)}
     return [{**row, "worst": worst[row["version"], row["environment"], row["agent"]]} for row in found]
+
+
+def _counted(row: tables.Row) -> str:
+    return f"{_cell(row)} ({row['seeds']})"
 
 
 def _cell(row: tables.Row) -> str:

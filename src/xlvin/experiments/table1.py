@@ -66,15 +66,8 @@ def run(results: Path, effort: Effort | None = None) -> None:
 
 def rows(results: Path) -> list[tables.Row]:
     """One row per version, environment and agent, in the table's order."""
-
-    def place(row: tables.Row) -> tuple[int, int, int]:
-        return (
-            VERSIONS.index(row["version"]),
-            list(CONTROL).index(row["environment"]),
-            AGENTS.index(row["agent"]),
-        )
-
-    return sorted(tables.rows(read_all(results, NAME)), key=place)
+    found = tables.rows(read_all(results, NAME))
+    return tables.ordered(found, version=VERSIONS, environment=[*CONTROL], agent=AGENTS)
 
 
 def comparisons(results: Path) -> list[tables.Row]:

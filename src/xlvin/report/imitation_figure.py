@@ -52,6 +52,7 @@ def _panel(axes: Axes, records: Sequence[Record], key: str) -> None:
         scores = [entry[key] for entry in record.seeds]
         axes.bar(place, sum(scores) / len(scores), 0.9 * width, color=STYLES[record.agent][1])
         axes.scatter([place] * len(scores), scores, s=8, color="black", zorder=3)
+    axes.set_xlim(-0.5, len(sizes) - 0.5)
     axes.set_xticks(range(len(sizes)), [size.replace("x", " × ") for size in sizes])
     axes.set_ylim(0, 102)
     axes.grid(axis="y", alpha=0.25)

@@ -21,6 +21,11 @@ def rows(records: Iterable[Record]) -> list[Row]:
     ]
 
 
+def ordered(table: Iterable[Row], **orders: Sequence[Any]) -> list[Row]:
+    """Rows sorted by the place of their values in the order given for each column, the first column first."""
+    return sorted(table, key=lambda row: [list(order).index(row[name]) for name, order in orders.items()])
+
+
 def pivot(table: Sequence[Row], down: str, across: str, cell: Callable[[Row], str]) -> list[Row]:
     """Rows with one line per value of `down` and one column per value of `across`, in order of appearance."""
     pivoted: dict[Any, Row] = {}
