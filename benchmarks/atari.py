@@ -3,7 +3,7 @@
     python benchmarks/atari.py                    on a CPU, against Stable-Baselines3 (CPU time of one thread)
     python benchmarks/atari.py --check            on a GPU, half a minute: is everything as on a CPU?
     python benchmarks/atari.py --device cuda      on a GPU: launches, transitions a second, memory
-    python benchmarks/atari.py --json ...         the rows as JSON
+    python benchmarks/atari.py --json ...         the rows as JSON; with --keep also as records
 
 - PPO on Freeway against Stable-Baselines3 with equal settings and an equal network, taking turns (needs
   xlvin[sb3] and opencv-python-headless, which its wrappers import);
@@ -13,20 +13,20 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
+from itertools import chain
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
 
+from speed import Measured, parser, report
 from xlvin.agents.base import AgentConfig
 from xlvin.agents.registry import build, named
 from xlvin.training import frame_learner
@@ -38,14 +38,6 @@ from xlvin.training.presets import preset
 
 FREEWAY = "FreewayNoFrameskip-v4"
 GAMES, STEPS = 8, 128
-
-
-@dataclass(frozen=True)
-class Row:
-    case: str
-    value: float
-    unit: str
-    bar: str
 
 
 def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
@@ -105,14 +97,16 @@ def theirs(rounds: int) -> float:
     return seconds(more, time.process_time)
 
 
-def against_stable_baselines(turns: int, rounds: int = 3) -> Iterator[Row]:
+def against_stable_baselines(turns: int, rounds: int = 3) -> Iterator[Measured]:
     pairs = [(theirs(rounds), ours(rounds)) for _ in range(turns)]
-    transitions = rounds * GAMES * STEPS
-    for name, place in (("Stable-Baselines3", 0), ("this library", 1)):
-        rate = statistics.median(transitions / pair[place] for pair in pairs)
-        yield Row(f"PPO on Freeway, {name}", rate, "transitions per CPU second", "")
-    ratio = statistics.median(pair[0] / pair[1] for pair in pairs)
-    yield Row("PPO on Freeway, this library / Stable-Baselines3", ratio, "x", ">= 1.5")
+    rates = [rounds * GAMES * STEPS / statistics.median(pair[place] for pair in pairs) for place in (0, 1)]
+    yield Measured(
+        "PPO on Freeway",
+        tuple(left / right for left, right in pairs),
+        "Stable-Baselines3 / ours",
+        bar=">= 1.5",
+        detail=f"{rates[0]:,.0f} / {rates[1]:,.0f} transitions per CPU second",
+    )
 
 
 # On a GPU.
@@ -145,11 +139,11 @@ def outcome() -> Outcome:
     return Outcome(reward, ended, ended, torch.ones(shape))
 
 
-def launches(device: str, repeats: int = 50) -> Iterator[Row]:
+def launches(device: str, repeats: int = 50) -> Iterator[Measured]:
     learner = filled_learner("xlvin-r", 9, 2, device)
     learner.learn(outcome(), 0, 1e-5)
 
-    def timed(update: Callable[[], object]) -> float:
+    def timed(update: Callable[[], object]) -> list[float]:
         def work() -> None:
             with torch.cuda.stream(learner.stream):
                 for _ in range(repeats):
@@ -158,15 +152,19 @@ def launches(device: str, repeats: int = 50) -> Iterator[Row]:
             torch.cuda.synchronize()
 
         work()
-        return 1e3 * statistics.median(seconds(work) for _ in range(5)) / repeats
+        return [1e3 * seconds(work) / repeats for _ in range(5)]
 
     eager, graph = timed(learner._learn), timed(learner._learn_once)
-    yield Row("update of 256 states, Enduro K = 2, launched one by one", eager, "ms", "")
-    yield Row("update of 256 states, Enduro K = 2, CUDA graph", graph, "ms", "")
-    yield Row("launched one by one / CUDA graph", eager / graph, "x", ">= 3")
+    yield Measured(
+        "update of 256 states, Enduro, K = 2",
+        tuple(left / right for left, right in zip(eager, graph, strict=True)),
+        "launched one by one / CUDA graph",
+        bar=">= 3",
+        detail=f"{statistics.median(eager):.2f} / {statistics.median(graph):.2f} ms",
+    )
 
 
-def throughput(device: str, seeds: int, rounds: int) -> Iterator[Row]:
+def throughput(device: str, seeds: int, rounds: int) -> Iterator[Measured]:
     config = replace(preset(FREEWAY, "xlvin-r"), seeds=seeds)
     if torch.device(device).type == "cuda":
         torch.cuda.reset_peak_memory_stats()
@@ -177,12 +175,13 @@ def throughput(device: str, seeds: int, rounds: int) -> Iterator[Row]:
     trainer.close()
     rate = seeds * rounds * GAMES * STEPS / spent
     case = f"XLVIN on Freeway, K = 2, {seeds} seed{'s' if seeds > 1 else ''}"
-    yield Row(f"{case}, all together", rate, "transitions per second", ">= 10000" if seeds > 1 else "")
+    bar = ">= 10000" if seeds > 1 else ""
+    yield Measured(f"{case}, all together", (rate,), unit="transitions/s", bar=bar)
     if seeds == 1:
-        yield Row(f"{case}, a million transitions", 1e6 / rate / 60, "minutes", "<= 6")
+        yield Measured(f"{case}, a million transitions", (1e6 / rate / 60,), unit="minutes", bar="<= 6")
     if torch.device(device).type == "cuda":
         memory = torch.cuda.max_memory_reserved() / 2**30 / seeds
-        yield Row(f"{case}, peak memory of a seed", memory, "GiB", "<= 6")
+        yield Measured(f"{case}, peak memory of a seed", (memory,), unit="GiB", bar="<= 6")
 
 
 def check(device: str) -> None:
@@ -225,34 +224,23 @@ def check(device: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Speed of training on Atari.")
-    parser.add_argument("--check", action="store_true", help="compare a GPU with the CPU and stop")
-    parser.add_argument("--device", default="cpu", help='"cpu" or "cuda"')
-    parser.add_argument("--seeds", type=int, nargs="*", default=[1, 8, 16], help="seeds at once, on a GPU")
-    parser.add_argument("--rounds", type=int, default=15, help="rounds of 1,024 transitions a seed, on a GPU")
-    parser.add_argument("--turns", type=int, default=3, help="turns against Stable-Baselines3, on a CPU")
-    parser.add_argument("--json", action="store_true", help="print rows as JSON")
-    options = parser.parse_args()
+    made = parser("Speed of training on Atari.")
+    made.add_argument("--check", action="store_true", help="compare a GPU with the CPU and stop")
+    made.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    made.add_argument("--seeds", type=int, nargs="*", default=[1, 8, 16], help="seeds at once, on a GPU")
+    made.add_argument("--rounds", type=int, default=15, help="rounds of 1,024 transitions a seed, on a GPU")
+    made.add_argument("--turns", type=int, default=3, help="turns against Stable-Baselines3, on a CPU")
+    options = made.parse_args()
     torch.set_num_threads(1)
     if options.check:
         check("cuda" if torch.cuda.is_available() else "cpu")
         return
-    rows: list[Row] = []
-
-    def tell(found: Iterator[Row]) -> None:
-        for row in found:
-            rows.append(row)
-            if not options.json:
-                print(f"{row.case:<62}{row.value:>12.2f} {row.unit:<28}{row.bar}", flush=True)
-
     if options.device == "cpu":
-        tell(against_stable_baselines(options.turns))
+        rows = against_stable_baselines(options.turns)
     else:
-        tell(launches(options.device))
-        for seeds in options.seeds:
-            tell(throughput(options.device, seeds, options.rounds))
-    if options.json:
-        print(json.dumps([asdict(row) for row in rows], indent=2))
+        many = (throughput(options.device, seeds, options.rounds) for seeds in options.seeds)
+        rows = chain(launches(options.device), *many)
+    report(rows, options, "atari", options.device)
 
 
 if __name__ == "__main__":

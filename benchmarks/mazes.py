@@ -1,6 +1,6 @@
 """Speed of the maze world (CPU time) beside a plain Python loop over the same mazes, on one thread.
 
-    python benchmarks/mazes.py [--json] [--rounds 5] [--agents 4096] [--size 8]
+    python benchmarks/mazes.py [--json] [--keep] [--rounds 5] [--agents 4096] [--size 8]
 
 Both make the same moves and agree on every reward (checked before timing). "world" steps and starts anew;
 "with images" also makes the observation of every agent. "distances" and "values" are per maze; both are held
@@ -10,16 +10,13 @@ both alike.
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
-import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 
+from speed import Measured, parser, race, report
 from xlvin.envs.maze_world import MazeWorld, scenes
 from xlvin.mdp.mazes import (
     GOAL_REWARD,
@@ -92,30 +89,11 @@ def searched(mazes: Mazes) -> list[list[int]]:
     return found
 
 
-def seconds(function: Callable[[], object]) -> float:
-    started = time.process_time()
-    function()
-    return time.process_time() - started
-
-
-def compare(first: Callable[[], object], plain: Callable[[], object], rounds: int) -> tuple[float, float]:
-    """The first one's seconds, and how many times longer the plain one takes; medians."""
-    pairs = [(seconds(first), seconds(plain)) for _ in range(rounds)]
-    return statistics.median(a for a, _ in pairs), statistics.median(b / a for a, b in pairs)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--agents", type=int, default=4096)
-    parser.add_argument("--size", type=int, default=8)
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    mazes = generate(options.agents, options.size, 0)
-    world = MazeWorld(mazes, options.agents, mazes.starts(3))
+def measure(agents: int, size: int, rounds: int) -> Iterator[Measured]:
+    mazes = generate(agents, size, 0)
+    world = MazeWorld(mazes, agents, mazes.starts(3))
     plain = PlainWorld(mazes, world.place.tolist(), world.step_limit)
-    actions = torch.randint(8, (STEPS, options.agents), generator=torch.Generator().manual_seed(0))
+    actions = torch.randint(8, (STEPS, agents), generator=torch.Generator().manual_seed(0))
     listed = actions.tolist()
     first = world.step(actions[0]).reward.tolist()
     assert all(abs(a - b) < 1e-6 for a, b in zip(first, plain.step(listed[0]), strict=True))
@@ -139,31 +117,25 @@ def main() -> None:
         for action in actions:
             world.step(action)
 
-    table = []
-    work = STEPS * options.agents
-    for name, function, other, count in (
-        ("world, steps", steps, plain_steps, work),
-        ("world, steps with images", with_images, plain_images, work),
-        (
-            "distances, mazes",
-            lambda: distances(mazes.walls, mazes.goal),
-            lambda: searched(mazes),
-            options.agents,
-        ),
-        ("values, mazes", lambda: optimal_values(mazes, 0.99), lambda: searched(mazes), options.agents),
+    for name, function, other in (
+        (f"{STEPS} steps", steps, plain_steps),
+        (f"{STEPS} steps with images", with_images, plain_images),
+        ("distances to the goal", lambda: distances(mazes.walls, mazes.goal), lambda: searched(mazes)),
+        ("optimal values", lambda: optimal_values(mazes, 0.99), lambda: searched(mazes)),
     ):
-        taken, ratio = compare(function, other, options.rounds)
-        table.append(
-            {"what": name, "million_per_second": round(count / taken / 1e6, 3), "ratio": round(ratio, 1)}
-        )
-    if options.json:
-        print(json.dumps(table, indent=1))
-        return
-    print(f"{options.agents} mazes of {options.size} x {options.size}, one thread")
-    for row in table:
-        print(
-            f"  {row['what']:<26} {row['million_per_second']:8.2f} M/s   {row['ratio']:7.1f} x a Python loop"
-        )
+        ratios, detail = race(other, function, rounds)
+        case = f"{agents} mazes of {size} x {size}: {name}"
+        yield Measured(case, ratios, "Python loop / ours", detail=detail)
+
+
+def main() -> None:
+    made = parser((__doc__ or "").partition("\n")[0])
+    made.add_argument("--rounds", type=int, default=5)
+    made.add_argument("--agents", type=int, default=4096)
+    made.add_argument("--size", type=int, default=8)
+    options = made.parse_args()
+    torch.set_num_threads(1)
+    report(measure(options.agents, options.size, options.rounds), options, "mazes")
 
 
 if __name__ == "__main__":

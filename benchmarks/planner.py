@@ -1,6 +1,6 @@
 """Speed of the planner (CPU time), side by side with an edge-list planner in the same process, on one thread.
 
-    python benchmarks/planner.py [--json] [--rounds 7]
+    python benchmarks/planner.py [--json] [--keep] [--rounds 7] [--only sparse]
 
 Both compute the same function (checked before timing). Ratios are medians over rounds in which the two take
 turns, so that a busy machine disturbs both alike. "recorded" is `xlvin.planner.inference.Recorder`.
@@ -8,19 +8,15 @@ turns, so that a busy machine disturbs both alike. "recorded" is `xlvin.planner.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from speed import Measured, parser, race, report
 from xlvin.executor.network import ExecutorConfig, Processor
 from xlvin.latent.encoders import MLPEncoder
 from xlvin.latent.transition import TransitionModel
@@ -96,33 +92,6 @@ class Policy(nn.Module):
         return self.actor(features), self.critic(features).squeeze(-1)
 
 
-@dataclass(frozen=True)
-class Row:
-    case: str
-    reference: str
-    reference_ms: float
-    ours_ms: float
-    ratio: float
-    """Reference over ours where faster is the point, ours over reference where the bar is a ceiling."""
-    bar: str
-
-
-def race(
-    reference: Callable[[], object], ours: Callable[[], object], rounds: int
-) -> tuple[float, float, float]:
-    """Median CPU milliseconds of both, and the median over rounds of reference / ours, taking turns."""
-    times = []
-    for _ in range(rounds + 1):
-        marks = [time.process_time()]
-        for run in (reference, ours):
-            run()
-            marks.append(time.process_time())
-        times.append((1e3 * (marks[1] - marks[0]), 1e3 * (marks[2] - marks[1])))
-    times = times[1:]  # the first round warms up
-    middle = statistics.median
-    return middle(t[0] for t in times), middle(t[1] for t in times), middle(t[0] / t[1] for t in times)
-
-
 def make_planner(actions: int, depth: int, **options: Any) -> Planner:
     torch.manual_seed(0)
     processor = Processor(ExecutorConfig(WIDTH))
@@ -141,63 +110,61 @@ def forward_backward(network: nn.Module, states: Tensor) -> Callable[[], object]
     return lambda: network(states).sum().backward()
 
 
-def full_trees(rounds: int) -> Iterator[Row]:
+def full_trees(rounds: int) -> Iterator[Measured]:
     for actions, depth, batch, bars in ((9, 2, 256, (3.0, 3.0)), (18, 3, 32, (4.0, 3.5))):
         for wiring in ("executor", "skeleton"):
             planner = make_planner(actions, depth, wiring=wiring)
             edge_list = EdgeListPlanner(planner)
             states = torch.randn(batch, LATENT, requires_grad=True)
             torch.testing.assert_close(planner(states), edge_list(states), rtol=1e-3, atol=1e-3)
-            for kind, make, bar in (("forward", forward, bars[0]), ("+ backward", forward_backward, bars[1])):
-                case = f"{actions} actions, K {depth}, batch {batch}, {wiring}: {kind}"
-                result = race(make(edge_list, states), make(planner, states), rounds)
-                yield Row(case, "edge list", *result, f">= {bar:g}")
+            for kind, make, bar in (
+                ("forward", forward, bars[0]),
+                ("with backward", forward_backward, bars[1]),
+            ):
+                case = f"{actions} actions, K = {depth}, batch {batch}, wiring {wiring}, {kind}"
+                ratios, detail = race(make(edge_list, states), make(planner, states), rounds)
+                yield Measured(case, ratios, "edge list / ours", bar=f">= {bar:g}", detail=detail)
 
 
-def sparse_trees(rounds: int, beam: int = 16) -> Iterator[Row]:
-    for batch, bar in ((1, "<= 6"), (32, "")):
+def sparse_trees(rounds: int, beam: int = 16) -> Iterator[Measured]:
+    for batch in (1, 32):
         shallow, deep = (make_planner(18, depth, beam=beam, prior=nn.Linear(LATENT, 18)) for depth in (2, 10))
         states = torch.randn(batch, LATENT, requires_grad=True)
-        for kind, make in (("forward", forward), ("+ backward", forward_backward)):
-            two, ten, ratio = race(make(shallow, states), make(deep, states), rounds)
-            yield Row(
-                f"18 actions, beam {beam}, batch {batch}, K 10: {kind}", "K 2", two, ten, 1 / ratio, bar
-            )
+        for kind, make in (("forward", forward), ("with backward", forward_backward)):
+            ratios, detail = race(make(shallow, states), make(deep, states), rounds, slower_is_more=True)
+            case = f"18 actions, beam {beam}, batch {batch}, {kind}"
+            yield Measured(case, ratios, "K = 10 / K = 2", bar="<= 6", detail=detail)
 
 
-def acting(rounds: int) -> Iterator[Row]:
+def acting(rounds: int) -> Iterator[Measured]:
     """One observation, K = 2, 2 actions: the network with a planner against the same without."""
     plain, planning = Policy(4, 2, None), Policy(4, 2, make_planner(2, 2))
     states = torch.randn(1, 4)
     observation = states.numpy()
     recorded, recorded_plain = Recorder(planning), Recorder(plain)
-    for name, reference, ours, bar in (
-        ("recorded", forward(plain, states), lambda: recorded(observation), "<= 3"),
-        ("torch", forward(plain, states), forward(planning, states), ""),
-        ("recorded", lambda: recorded_plain(observation), lambda: recorded(observation), ""),
+    for kind, reference, ours, bar in (
+        ("both recorded", lambda: recorded_plain(observation), lambda: recorded(observation), "<= 3"),
+        ("ours recorded", forward(plain, states), lambda: recorded(observation), "<= 3"),
+        ("none recorded", forward(plain, states), forward(planning, states), ""),
     ):
-        reference_name = "no planner, " + ("torch" if bar or name == "torch" else "recorded")
-        without, with_planner, ratio = race(reference, ours, 50 * rounds)
-        yield Row(f"acting, one observation: {name}", reference_name, without, with_planner, 1 / ratio, bar)
+        ratios, detail = race(reference, ours, 50 * rounds, slower_is_more=True)
+        medians = tuple(map(statistics.median, (ratios[i : i + 50] for i in range(0, len(ratios), 50))))
+        case = f"acting for one observation, {kind}"
+        yield Measured(case, medians, "planner / no planner", bar=bar, detail=detail)
+
+
+PARTS = {"full": full_trees, "sparse": sparse_trees, "acting": acting}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Speed of the planner against an edge-list planner.")
-    parser.add_argument("--json", action="store_true", help="print rows as JSON")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds per comparison")
-    options = parser.parse_args()
+    made = parser("Speed of the planner against an edge-list planner.")
+    made.add_argument("--rounds", type=int, default=7, help="rounds per comparison")
+    made.add_argument("--only", choices=PARTS)
+    options = made.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    rows: list[Row] = []
-    if not options.json:
-        print(f"{'case':<58}{'against':<22}{'theirs ms':>10}{'ours ms':>10}{'ratio':>8}  bar")
-    for row in chain(full_trees(options.rounds), sparse_trees(options.rounds), acting(options.rounds)):
-        rows.append(row)
-        if not options.json:
-            times = f"{row.reference_ms:>10.3f}{row.ours_ms:>10.3f}{row.ratio:>8.2f}"
-            print(f"{row.case:<58}{row.reference:<22}{times}  {row.bar}", flush=True)
-    if options.json:
-        print(json.dumps([asdict(row) for row in rows], indent=2))
+    chosen = [part for name, part in PARTS.items() if options.only in (None, name)]
+    report((row for part in chosen for row in part(options.rounds)), options, "planner")
 
 
 if __name__ == "__main__":

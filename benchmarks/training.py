@@ -1,6 +1,6 @@
 """Speed of training and acting (CPU time of one thread), side by side in one run.
 
-    python benchmarks/training.py [--json] [--rounds 3]
+    python benchmarks/training.py [--json] [--keep] [--rounds 3] [--only seeds]
 
 - PPO on CartPole-v1 against Stable-Baselines3 with equal settings and an equal network (needs xlvin[sb3]);
 - five seeds of XLVIN on CartPole-v0 trained together against one after another, in one process and as
@@ -12,15 +12,12 @@ The two sides of a comparison take turns, so that a busy machine disturbs both a
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -28,6 +25,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import numpy as np
 import torch
 
+from speed import Measured, cpu_seconds, parser, report
 from xlvin.agents.base import AgentConfig
 from xlvin.agents.registry import make_agent, named
 from xlvin.training.config import Budget, PPOConfig, TrainConfig
@@ -38,12 +36,6 @@ HIDDEN, LATENT = 64, 50
 ENVIRONMENTS, STEPS, EPOCHS, MINIBATCHES, LEARNING_RATE = 8, 128, 4, 4, 3e-4
 TRANSITIONS = 50 * ENVIRONMENTS * STEPS
 SEEDS = 5
-
-
-def cpu_seconds(work: Callable[[], object]) -> float:
-    started = time.process_time()
-    work()
-    return time.process_time() - started
 
 
 def train(config: TrainConfig) -> None:
@@ -131,50 +123,75 @@ def predict(name: str, calls: int = 2000) -> Callable[[], float]:
     return lambda: cpu_seconds(lambda: [agent.predict(observation) for observation in observations]) / calls
 
 
-def compare(left: Callable[[], float], right: Callable[[], float], rounds: int) -> tuple[float, float, float]:
-    """Best seconds of each, and the median of left / right over rounds in which they take turns."""
+def compare(
+    left: Callable[[], float], right: Callable[[], float], rounds: int
+) -> tuple[tuple[float, ...], float, float]:
+    """left / right over rounds in which they take turns, and the best seconds of each."""
     left(), right()  # warm up
     pairs = [(left(), right()) for _ in range(rounds)]
     lefts, rights = zip(*pairs, strict=True)
-    return min(lefts), min(rights), statistics.median(a / b for a, b in pairs)
+    return tuple(a / b for a, b in pairs), min(lefts), min(rights)
+
+
+def against_stable_baselines(rounds: int) -> Iterator[Measured]:
+    ratios, theirs, ours = compare(stable_baselines_ppo, xlvin_ppo, rounds)
+    rates = f"{TRANSITIONS / theirs:,.0f} / {TRANSITIONS / ours:,.0f} transitions/s"
+    yield Measured("PPO on CartPole", ratios, "Stable-Baselines3 / ours", detail=rates)
+
+
+def seeds_together(rounds: int) -> Iterator[Measured]:
+    ratios, apart, joint = compare(one_after_another, together, rounds)
+    yield Measured(
+        f"XLVIN on CartPole, {SEEDS} seeds in one process",
+        ratios,
+        "one after another / together",
+        bar=">= 3",
+        detail=f"{apart:.2f} s / {joint:.2f} s",
+    )
+
+
+def commands(rounds: int) -> Iterator[Measured]:
+    def apart() -> float:
+        return sum(command(seed, 1) for seed in range(SEEDS))
+
+    ratios, left, right = compare(apart, lambda: command(0, SEEDS), rounds)
+    yield Measured(
+        f"XLVIN on CartPole, {SEEDS} seeds by commands",
+        ratios,
+        f"{SEEDS} commands / one",
+        detail=f"{left:.2f} s / {right:.2f} s",
+    )
+
+
+def predicting(rounds: int) -> Iterator[Measured]:
+    # Many short turns: a call takes microseconds, a disturbance milliseconds.
+    ratios, plan, reflex = compare(predict("xlvin-r"), predict("ppo"), 10 * rounds)
+    medians = tuple(map(statistics.median, (ratios[i : i + 10] for i in range(0, len(ratios), 10))))
+    yield Measured(
+        "predict for one observation, K = 2",
+        medians,
+        "xlvin-r / ppo",
+        bar="<= 3",
+        detail=f"{1e6 * plan:.1f} us / {1e6 * reflex:.1f} us",
+    )
+
+
+PARTS: dict[str, Callable[[int], Iterator[Measured]]] = {
+    "ppo": against_stable_baselines,
+    "seeds": seeds_together,
+    "commands": commands,
+    "predict": predicting,
+}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", choices=("ppo", "seeds", "commands", "predict"))
-    options = parser.parse_args()
+    made = parser(__doc__ or "")
+    made.add_argument("--rounds", type=int, default=3)
+    made.add_argument("--only", choices=PARTS)
+    options = made.parse_args()
     torch.set_num_threads(1)
-    rows = []
-    if options.only in (None, "ppo"):
-        theirs, ours, ratio = compare(stable_baselines_ppo, xlvin_ppo, options.rounds)
-        rows.append({"what": "PPO, transitions/s: Stable-Baselines3", "value": TRANSITIONS / theirs})
-        rows.append({"what": "PPO, transitions/s: xlvin", "value": TRANSITIONS / ours, "times faster": ratio})
-    if options.only in (None, "seeds"):
-        apart, joint, ratio = compare(one_after_another, together, options.rounds)
-        rows.append({"what": f"XLVIN, {SEEDS} seeds one after another, s", "value": apart})
-        rows.append({"what": f"XLVIN, {SEEDS} seeds together, s", "value": joint, "times faster": ratio})
-    if options.only in (None, "commands"):
-        apart, joint, ratio = compare(
-            lambda: sum(command(seed, 1) for seed in range(SEEDS)), lambda: command(0, SEEDS), options.rounds
-        )
-        rows.append({"what": f"XLVIN, {SEEDS} commands of one seed, s", "value": apart})
-        rows.append(
-            {"what": f"XLVIN, one command of {SEEDS} seeds, s", "value": joint, "times faster": ratio}
-        )
-    if options.only in (None, "predict"):
-        plan, reflex, ratio = compare(predict("xlvin-r"), predict("ppo"), options.rounds)
-        rows.append({"what": "predict, us: ppo", "value": 1e6 * reflex})
-        rows.append({"what": "predict, us: xlvin-r", "value": 1e6 * plan, "times ppo": ratio})
-    if options.json:
-        print(json.dumps(rows, indent=1))
-        return
-    for row in rows:
-        extra = "".join(f"   {number:.2f} {name}" for name, number in row.items() if name.startswith("times"))
-        print(f"{row['what']:<42} {row['value']:>10.1f}{extra}")
+    chosen = [part for name, part in PARTS.items() if options.only in (None, name)]
+    report((row for part in chosen for row in part(options.rounds)), options, "training")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ SOURCE = ROOT / "src" / "xlvin"
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 # Folders whose pages appear by themselves, and the order in which readers want the known ones.
 FIRST = {
-    "experiments": ["table1", "table2", "atari", "bottleneck", "executor", "planning-bed"],
+    "experiments": ["table1", "table2", "atari", "bottleneck", "executor", "planning-bed", "depth-width"],
     "tutorials": ["environment", "layers", "encoder", "executor", "plan"],
 }
 # Rooms in the order in which the paper tells its story.
@@ -39,6 +39,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
                 "Command line": "cli.md",
                 "Sweeps": "sweeps.md",
                 "Results": "results.md",
+                "Speed": "speed.md",
             },
         ),
         *({title: _pages(docs, folder)} for title, folder in _folders(docs, "tutorials", "experiments")),

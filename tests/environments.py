@@ -14,6 +14,7 @@ NAN_REWARD, NAN_OBSERVATION, CRASH, CRASH_ON_RESET, WRONG_SHAPE, LAST_NAN = (
 )
 DICT, FORGETFUL = "xlvin-tests/Dict-v0", "xlvin-tests/Forgetful-v0"
 MAP = "xlvin-tests/Map-v0"
+AIM, AIM_2D = "xlvin-tests/Aim-v0", "xlvin-tests/Aim2D-v0"
 
 
 class Corridor(gymnasium.Env[Any, Any]):
@@ -133,11 +134,33 @@ class Forgetful(Corridor):
         return self._observe(), 0.0, False, False, {}
 
 
+class Aim(gymnasium.Env[Any, Any]):
+    """One step: a vector is to be hit that the observation shows; the further off, the worse."""
+
+    def __init__(self, low: Any = (-2.0,), high: Any = (6.0,), shape: tuple[int, ...] | None = None) -> None:
+        ends = [np.array(end, np.float32) for end in (low, high)]
+        self.action_space = spaces.Box(*(ends if shape is None else [end.reshape(shape) for end in ends]))
+        self.observation_space = spaces.Box(-1.0, 1.0, (self.action_space.low.size,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.target = self.np_random.uniform(-1.0, 1.0, self.observation_space.shape).astype(np.float32)
+        return self.target, {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        assert self.action_space.contains(action), action
+        low, high = self.action_space.low, self.action_space.high
+        standard = (action - (low + high) / 2) / ((high - low) / 2)
+        return self.target, -float(np.square(standard - self.target).mean()), True, False, {}
+
+
 def register(name: str, environment: Any, **options: Any) -> None:
     if name not in gymnasium.registry:
         gymnasium.register(name, environment, **options)
 
 
+register(AIM, Aim)
+register(AIM_2D, Aim, kwargs={"low": (-2.0, 0.0), "high": (6.0, 1.0)})
 register(CORRIDOR, Corridor, max_episode_steps=6)
 register(MAP, Map, max_episode_steps=6)
 register(PICTURE, Picture, max_episode_steps=5)

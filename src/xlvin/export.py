@@ -186,7 +186,7 @@ def _compare(agent: Agent, session: onnxruntime.InferenceSession, probe: Probe) 
     every = np.concatenate(differences)
     wrong = ~(every <= TOLERANCE)
     tied = float(wrong.mean())
-    if tied > (TIES if agent.config.beam else 0.0):
+    if tied > (TIES if agent.config.kept else 0.0):
         raise RunFailedError(
             f"onnxruntime differs from torch by {np.nanmax(every):.1e}, more than {TOLERANCE:.0e}; "
             "nothing was written."

@@ -16,7 +16,7 @@ from xlvin.agents.registry import AGENTS, IMAGINING
 from xlvin.errors import XLVINError
 from xlvin.training.config import Budget, PPOConfig
 from xlvin.training.presets import preset
-from xlvin.training.trainer import Trainer
+from xlvin.training.run import make_trainer
 
 from ..environments import CORRIDOR, PICTURE
 
@@ -45,7 +45,13 @@ def observations(environment: str, count: int = 7) -> list[Any]:
 
 
 # Images cannot be imagined; that they are refused is tested elsewhere.
-PAIRS = [(name, env) for name in AGENTS for env in ENVIRONMENTS if not (name in IMAGINING and env == PICTURE)]
+# A Gaussian draws vectors; what it and binned agents promise is tested with continuous actions.
+PAIRS = [
+    (name, env)
+    for name in AGENTS
+    for env in ENVIRONMENTS
+    if not (name in IMAGINING and env == PICTURE) and name != "ppo-gaussian"
+]
 
 
 @pytest.fixture(params=PAIRS, ids="-".join)
@@ -56,8 +62,16 @@ def pair(request: pytest.FixtureRequest) -> tuple[Agent, Agent, str]:
         config = preset(environment, name)
         network = replace(config.network, hidden=8, latent=6)
         ppo = PPOConfig(epochs=1, minibatches=2, transe_coef=0.1)
-        trainer = Trainer(
-            replace(config, network=network, budget=Budget(total=2, per_round=2), ppo=ppo, first_seed=3)
+        values = replace(config.values, updates=2, batch=16)
+        trainer = make_trainer(
+            replace(
+                config,
+                values=values,
+                network=network,
+                budget=Budget(total=2, per_round=2),
+                ppo=ppo,
+                first_seed=3,
+            )
         )
         fresh = trainer.members()[0]
         trainer.train_round()
@@ -157,7 +171,7 @@ def test_it_plans_or_says_that_it_does_not(pair: tuple[Agent, Agent, str]) -> No
     tree, actions = agent.plan(observation), agent.config.actions
     assert tree.depth == 2
     for depth, level in enumerate(tree.levels):
-        nodes = actions**depth
+        nodes = (actions * agent.config.samples) ** depth
         assert level.embedding.shape == (nodes, agent.config.latent)
         assert level.value.shape == level.parent.shape == level.action.shape == (nodes,)
         assert level.policy.shape == (nodes, actions)

@@ -138,3 +138,31 @@ def test_without_thinking_time_there_is_only_the_root() -> None:
 def test_plans_start_at_one_observation() -> None:
     with pytest.raises(XLVINError, match="one at a time"):
         make().plan(np.stack([OBSERVATION, OBSERVATION]))
+
+
+@pytest.mark.parametrize("fields", [{}, {"beam": 7}, {"wiring": "aligned", "depth": 1}])
+def test_several_outcomes_of_an_action_are_nodes_of_their_own(fields: dict[str, Any]) -> None:
+    agent = make("xlvin-stochastic", samples=2, **fields)
+    tree = agent.plan(OBSERVATION)
+    again = agent.plan(OBSERVATION)
+    first = tree.levels[1]
+    assert first.action.tolist().count(0) <= 2
+    with torch.no_grad():
+        successors, chances = agent.transition.outcomes(torch.from_numpy(tree.levels[0].embedding[0]))
+    for node, (action, sample) in enumerate(zip(first.action, first.sample, strict=True)):
+        np.testing.assert_allclose(first.embedding[node], successors[2 * action + sample], atol=1e-5)
+        np.testing.assert_allclose(first.chance[node], chances[action, sample], atol=1e-6)
+    if "beam" not in fields:
+        assert first.action.tolist() == [0, 0, 1, 1, 2, 2]
+        assert first.sample.tolist() == [0, 1] * 3
+    assert tree.levels[0].sample.tolist() == [-1]
+    assert tree.levels[0].chance.tolist() == [1.0]
+    for level, same in zip(tree.levels, again.levels, strict=True):
+        for array, other in zip(vars(level).values(), vars(same).values(), strict=True):
+            np.testing.assert_array_equal(array, other)
+
+
+def test_one_outcome_is_certain() -> None:
+    level = make("xlvin-r").plan(OBSERVATION).levels[1]
+    assert level.sample.tolist() == [0, 0, 0]
+    assert level.chance.tolist() == [1.0, 1.0, 1.0]

@@ -66,7 +66,6 @@ def test_an_environment_without_a_time_limit_gets_one(monkeypatch: pytest.Monkey
     [
         ("CartPol-v0", "Did you mean CartPole-v0"),
         ("no_such_module:Thing-v0", "no environment"),
-        ("Pendulum-v1", "discrete"),
         ("Blackjack-v1", "FlattenObservation"),
         (DICT, "Dict space"),
         ("LunarLander-v2", "LunarLander-v3"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from xlvin.agents.registry import VALUE_BASED
 from xlvin.experiments import control, table1
 from xlvin.experiments.control import Cell, keep, run_cell, split
 from xlvin.experiments.workers import Effort
@@ -23,7 +24,7 @@ def test_every_version_environment_and_agent_has_its_seeds() -> None:
     found: dict[str, list[int]] = {}
     for cell in table1.cells(Effort()):
         found.setdefault(cell.name, []).extend(cell.config.seed_list)
-    assert len(found) == 2 * 4 * 5
+    assert len(found) == 2 * 4 * 5 + 4 * len(VALUE_BASED), "value tails in the tuned version only"
     assert all(sorted(seeds) == list(range(table1.SEEDS)) for seeds in found.values())
 
 

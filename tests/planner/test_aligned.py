@@ -11,10 +11,13 @@ from torch.nn.functional import linear
 from xlvin.errors import XLVINError
 from xlvin.executor.artefact import load_executor
 from xlvin.executor.network import Executor, ExecutorConfig
+from xlvin.latent.stochastic import StochasticTransitionModel
 from xlvin.latent.transition import TransitionModel
 from xlvin.mdp.tabular import TabularMDP
 from xlvin.planner import aligned as module
 from xlvin.planner.aligned import AlignedPlanner
+
+from . import literal as literally
 
 LATENT, HIDDEN, WIDTH, DISCOUNT, TAUGHT = 4, 6, 5, 0.75, 0.875
 EXECUTORS = [
@@ -25,10 +28,15 @@ EXECUTORS = [
 ]
 
 
-def make(actions: int, depth: int, executor: dict | None = None, **options) -> AlignedPlanner:
+def make(
+    actions: int, depth: int, executor: dict | None = None, samples: int = 1, **options
+) -> AlignedPlanner:
     torch.manual_seed(0)
     network = Executor(ExecutorConfig(WIDTH, **(executor or {})))
     transition = TransitionModel(LATENT, actions, HIDDEN)
+    if samples > 1:
+        transition = StochasticTransitionModel(LATENT, actions, HIDDEN, samples)
+        torch.nn.init.normal_(transition.weigh.weight)
     return AlignedPlanner(network, transition, depth, DISCOUNT, TAUGHT, **options).double()
 
 
@@ -45,15 +53,28 @@ def literal(planner: AlignedPlanner, h: Tensor, depth: int, top: bool = True) ->
         return own
     edge = executor.edge_encoder(torch.tensor([1.0, TAUGHT], dtype=h.dtype))
     candidates = []
-    for action, child in enumerate(planner.transition.successors(h)):
-        value = literal(planner, child, depth - 1, top=False) * (DISCOUNT / TAUGHT)
+    for action in range(planner.transition.actions):
         x = executor.node_encoder(torch.stack((own, planner.reward(h)[action])))
-        sender = executor.node_encoder(torch.stack((value, planner.reward(child)[action])))
         joint = torch.cat((processor.sender.weight, processor.receiver.weight, processor.edge.weight), 1)
-        message = processor.activate(linear(torch.cat((sender, x, edge)), joint, processor.edge.bias))
-        candidates.append(processor.norm(x + message))
+        expected = 0.0
+        for child, chance in outcomes(planner, h, action):
+            value = literal(planner, child, depth - 1, top=False) * (DISCOUNT / TAUGHT)
+            sender = executor.node_encoder(torch.stack((value, planner.reward(child)[action])))
+            message = linear(torch.cat((sender, x, edge)), joint, processor.edge.bias)
+            expected = expected + chance * processor.activate(message)
+        candidates.append(processor.norm(x + expected))
     y = torch.stack(candidates)
     return own + executor.decoder(y if top else processor.reduce(y)).squeeze(-1)
+
+
+def outcomes(planner: AlignedPlanner, h: Tensor, action: int) -> list[tuple[Tensor, Tensor]]:
+    """What may come of an action, and how probably."""
+    transition = planner.transition
+    chances = literally.chances(transition, h, action)
+    return [
+        (h + literally.translation(transition, h, action, sample), chance)
+        for sample, chance in enumerate(chances)
+    ]
 
 
 def trainable(planner: AlignedPlanner) -> list[Tensor]:
@@ -83,6 +104,32 @@ def test_any_tree_equals_the_recursion(actions: int, depth: int, executor: dict)
     want = torch.stack([literal(planner, state, depth) for state in h])
     assert_same(planner, h, planner(h).value, want)
     torch.testing.assert_close(planner(h).reward, planner.reward(h))
+
+
+@pytest.mark.parametrize(
+    ("actions", "depth", "executor"),
+    [(1, 3, EXECUTORS[0]), (3, 1, EXECUTORS[0])] + [(2, 2, executor) for executor in EXECUTORS],
+)
+def test_a_tree_with_several_outcomes_equals_the_recursion(actions: int, depth: int, executor: dict) -> None:
+    for max_leaves in (None, 4):
+        planner, h = make(actions, depth, executor, samples=3, max_leaves=max_leaves), states()
+        want = torch.stack([literal(planner, state, depth) for state in h])
+        assert_same(planner, h, planner(h).value, want)
+
+
+def test_several_outcomes_are_what_the_executor_was_taught() -> None:
+    actions, samples = 3, 4
+    planner, h = make(actions, 1, samples=samples).float(), states(1).float()
+    planner.discount = TAUGHT
+    successors, chances = planner.transition.outcomes(h[0])
+    nodes = torch.cat((h, successors))  # the root is state 0, outcome m of action a is state 1 + a M + m
+    own = torch.arange(len(nodes)).view(-1, 1, 1).expand(-1, actions, samples).clone()
+    own[0] = 1 + torch.arange(actions * samples).view(actions, samples)
+    probability = torch.full(own.shape, 1.0 / samples)
+    probability[0] = chances
+    mdp = TabularMDP(own[None], probability[None], planner.reward(nodes)[None], TAUGHT)
+    want = planner.executor.action_values(mdp, planner.value(nodes).T)[0, 0]
+    assert torch.allclose(planner(h).value[0], want, atol=1e-5)
 
 
 @pytest.mark.parametrize("depth", [1, 3])

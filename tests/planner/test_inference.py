@@ -103,16 +103,49 @@ def test_a_recording_keeps_its_parameters_and_its_answers() -> None:
 
 def test_weights_are_composed_once() -> None:
     network = Policy(planner())
-    kernels = Recording(network, torch.zeros(1, 4))._tape.kernels
+    kernels = Recording(network, torch.zeros(1, 4))._kernels
     names = [getattr(kernel.func, "__name__", "") for kernel in kernels]
-    # Encoder 3, T twice 3, projections 2, received 1 + 2, sent 2, heads 2: composed weights are constants.
-    assert names.count("dot") == 3 + 2 * 3 + 2 + 3 + 2 + 2
+    # Encoder 3, T twice 3 and an average, projections 2, received 1 + 2, sent 2, heads 2: composed
+    # weights are constants.
+    assert names.count("dot") == 3 + 2 * (3 + 1) + 2 + 3 + 2 + 2
+    assert "_layer_norm" not in names
     assert "_in_torch" not in names
+
+
+class Layers(nn.Module):
+    """A layer before a normalisation, and one before a constant is added; `leak` shows what lies between."""
+
+    def __init__(self, leak: bool) -> None:
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, 3)
+        self.constant, self.leak = nn.Parameter(torch.randn(2, 3)), leak
+        for part in self.norm.parameters():
+            nn.init.normal_(part)
+
+    def forward(self, observation: Tensor) -> tuple[Tensor, ...]:
+        first = self.first(observation)
+        last = self.last(self.norm(first))
+        shown = (first, last) if self.leak else ()
+        several = last.unsqueeze(1) + self.constant
+        return several, several.amax(1), *shown
+
+
+@pytest.mark.parametrize("leak", [False, True])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_layers_are_folded_only_where_nobody_else_reads_them(batch: int, leak: bool) -> None:
+    torch.manual_seed(0)
+    network = Layers(leak)
+    recording = Recording(network, torch.zeros(batch, 4))
+    observation = torch.randn(batch, 4)
+    for got, want in zip(recording(observation.numpy()), network(observation), strict=True):
+        np.testing.assert_allclose(got, want.detach().numpy(), rtol=1e-4, atol=1e-6)
+    names = [getattr(kernel.func, "__name__", "") for kernel in recording._kernels]
+    assert ("_layer_norm" in names) == leak
 
 
 def test_an_aligned_plan_is_replayed_in_numpy() -> None:
     network = Policy(ActionValuesOnly(aligned(2)), width=3)
-    kernels = Recording(network, torch.zeros(1, 4))._tape.kernels
+    kernels = Recording(network, torch.zeros(1, 4))._kernels
     names = [getattr(kernel.func, "__name__", "") for kernel in kernels]
     assert "dot" in names
     assert "_in_torch" not in names
@@ -124,7 +157,7 @@ def test_inference_mode_records_the_same() -> None:
     with torch.inference_mode():
         inside = Recording(network, torch.zeros(1, 4))
         answers = inside(observation)
-    assert len(inside._tape.kernels) == len(outside._tape.kernels)
+    assert len(inside._kernels) == len(outside._kernels)
     for got, want in zip(answers, outside(observation), strict=True):
         np.testing.assert_array_equal(got, want)
 

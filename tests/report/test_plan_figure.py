@@ -23,6 +23,14 @@ class Level:
     parent: Array
     action: Array
 
+    @property
+    def sample(self) -> Array:
+        return np.minimum(self.action, 0)
+
+    @property
+    def chance(self) -> Array:
+        return np.ones(len(self.action))
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -166,3 +174,30 @@ def test_what_cannot_be_drawn_is_told() -> None:
         plan_figure(full_plan(2, 1), actions=["a", "b", "c"])
     with pytest.raises(XLVINError, match="one root"):
         plan_figure(Plan(full_plan(2, 2).levels[1:]))
+
+
+@dataclass(frozen=True)
+class DrawnLevel:
+    value: Array
+    policy: Array
+    parent: Array
+    action: Array
+    sample: Array
+    chance: Array
+
+
+def test_outcomes_of_an_action_are_told_apart() -> None:
+    none = np.array([-1])
+    root = DrawnLevel(np.array([0.5]), np.array([[0.4, 0.6]]), none, none, none, np.ones(1))
+    action, sample = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    chance, policy = np.array([0.9, 0.1, 0.3, 0.7]), np.full((4, 2), 0.5)
+    first = DrawnLevel(np.arange(4.0), policy, np.zeros(4, int), action, sample, chance)
+    nodes = arrange(Plan((root, first)), 36)
+    assert [(node.action, node.sample) for node in nodes[1:]] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [node.probability for node in nodes[1:]] == pytest.approx([0.36, 0.04, 0.18, 0.42])
+    # The best action is 1, although the likeliest outcome of all is one of action 0's without the policy.
+    assert [node.greedy for node in nodes[1:]] == [False, False, False, True]
+    shown = texts(plan_figure(Plan((root, first)), actions=["left", "right"]))
+    assert "right ·2  42 %" in shown
+    assert any("numbered" in text for text in shown)
+    assert [node.sample for node in arrange(Plan((root, first)), 1)[1:]] == [1]

@@ -26,6 +26,14 @@ class Level:
     parent: Array
     action: Array
 
+    @property
+    def sample(self) -> Array:
+        return np.minimum(self.action, 0)
+
+    @property
+    def chance(self) -> Array:
+        return np.ones(len(self.action))
+
 
 @dataclass
 class Plan:

@@ -48,11 +48,23 @@ def test_impossible_budgets(fields: dict[str, Any]) -> None:
         {"minibatches": 0},
         {"discount": 1.1},
         {"gae_lambda": -0.1},
+        {"first_discount": 0.999},  # longer than the discount's
+        {"first_discount": -0.1},
+        {"first_discount": 0.9, "discount": 1.0},
     ],
 )
 def test_impossible_settings(fields: dict[str, Any]) -> None:
     with pytest.raises(XLVINError):
         PPOConfig(**fields)
+
+
+def test_the_horizon_grows_by_equal_factors() -> None:
+    ppo = PPOConfig(discount=0.99, first_discount=0.9)
+    horizons = [1.0 / (1.0 - ppo.discount_in(round_, 10)) for round_ in range(10)]
+    factor = 10.0 ** (1 / 7)  # seven of ten rounds from 10 steps to 100
+    assert horizons == pytest.approx([10.0 * factor ** min(round_ + 1, 7) for round_ in range(10)])
+    assert ppo.discount_in(0, 1) == pytest.approx(0.99)  # the only round is the last
+    assert PPOConfig(discount=0.99).discount_in(0, 10) == 0.99
 
 
 @pytest.mark.parametrize("fields", [{"seeds": 0}, {"first_seed": -1}, {"evaluation_episodes": 0}])

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from xlvin.agents.base import Batch, Output
+from xlvin.agents.distributions import Categorical
 from xlvin.agents.mazes import make_maze_agent
 from xlvin.errors import RunFailedError, XLVINError
 from xlvin.mdp.mazes import generate, optimal_actions
@@ -34,6 +35,9 @@ class Oracle(nn.Module):
         best = optimal_actions(self.mazes).flatten(2)[torch.tensor(numbers), :, cell]
         value = self.weight.sum().expand(len(observation))
         return Output(best * self.sharpness + self.weight, value, observation.new_empty(len(observation), 0))
+
+    def distribution(self, logits: Tensor) -> Categorical:
+        return Categorical(logits)
 
     def auxiliary_losses(self, output: Output, batch: Batch) -> dict[str, Tensor]:
         return {}

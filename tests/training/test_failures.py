@@ -118,7 +118,7 @@ def test_weights_that_are_not_finite_never_reach_a_checkpoint(
         ("CartPole-v00", "ppo", "Did you mean CartPole-v0"),
         ("CartPole-v0", "xlvin", 'Did you mean "xlvin-r"'),
         ("CartPole-v0", "dreamer", "Choose one of: xlvin-r"),
-        ("Pendulum-v1", "ppo", "discrete"),
+        ("CartPole-v0", "ppo-gaussian", "discrete actions"),
         (DICT, "ppo", "Dict space"),
     ],
 )

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from xlvin.agents.base import Batch, Output
+from xlvin.agents.distributions import Categorical
 from xlvin.training.config import PPOConfig
 from xlvin.training.losses import clipped_value_loss, policy_loss, value_loss, weighted_mean
 from xlvin.training.objective import Objective, Sample, Targets
@@ -61,6 +62,9 @@ class FixedAgent(nn.Module):
 
     def forward(self, observation: Tensor) -> Output:
         return self.output
+
+    def distribution(self, logits: Tensor) -> Categorical:
+        return Categorical(logits)
 
     def auxiliary_losses(self, output: Output, batch: Batch) -> dict[str, Tensor]:
         return self.auxiliary

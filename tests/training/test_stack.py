@@ -22,7 +22,7 @@ def agents(name: str, count: int = SEEDS, **fields: object) -> list[Agent]:
     ]
 
 
-def samples(count: int = SEEDS) -> Sample:
+def samples(count: int = SEEDS, vectors: bool = False) -> Sample:
     generator = torch.Generator().manual_seed(1)
 
     def random(*shape: int) -> Tensor:
@@ -31,7 +31,8 @@ def samples(count: int = SEEDS) -> Sample:
     integers = torch.randint(2, (2, count, ROWS), generator=generator)
     weight = torch.ones(count, ROWS)
     weight[:, -1] = 0.0
-    batch = Batch(random(4), integers[0], random(), random(4), 2 * integers[1])
+    action = random(ACTIONS) if vectors else integers[0]
+    batch = Batch(random(4), action, random(), random(4), 2 * integers[1])
     return Sample(batch, Targets(-random().abs(), random(), random(), random()), weight)
 
 
@@ -42,13 +43,14 @@ def one(sample: Sample, index: int) -> Sample:
 CASES = [(name, {}) for name in AGENTS] + [
     ("xlvin-r", {"beam": 2, "depth": 3}),
     ("xlvin-r", {"wiring": "skeleton"}),
+    ("xlvin-r", {"bins": (2,), "low": (-1.0,), "high": (1.0,)}),
 ]
 
 
 @pytest.mark.parametrize(("name", "fields"), CASES)
 @pytest.mark.parametrize("count", [1, SEEDS])
 def test_applying_and_its_gradient_equal_a_loop_over_members(name: str, fields: dict, count: int) -> None:
-    members, sample = agents(name, count, **fields), samples(count)
+    members, sample = agents(name, count, **fields), samples(count, name == "ppo-gaussian")
     config = PPOConfig(transe_coef=0.3, entropy_coef=0.1)
     expected, gradients = [], []
     for index, member in enumerate(copy.deepcopy(members)):

@@ -14,7 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from xlvin.agents.distributions import Categorical, Distribution
 from xlvin.agents.tree import ImaginedTree
+from xlvin.binning import centres, possible
 from xlvin.errors import XLVINError
 from xlvin.executor.network import ExecutorConfig
 from xlvin.latent.encoders import ImageEncoder, MLPEncoder
@@ -24,20 +26,22 @@ from xlvin.planner.inference import Recorder
 from xlvin.storage import save_tensors
 
 FORMAT = "xlvin-agent-1"
+# With more binned actions than this, as many of the most probable paths are followed to every level.
+BEAM = 8
 
 
 @dataclass(frozen=True)
 class AgentConfig:
     """The shape of an agent's network; together with its weights it is the agent."""
 
-    kind: Literal["xlvin", "ppo", "atreec", "pixels"] = "xlvin"
+    kind: Literal["xlvin", "ppo", "atreec", "pixels", "vpn", "gaussian"] = "xlvin"
     """Which policy network."""
     observation: tuple[int, ...] = ()
     """Shape of an observation, (features,) or (channels, height, width); the environment's."""
     given: tuple[int, ...] | None = None
     """Shape of an observation as the environment gives it, () for a discrete state; None: as above."""
     actions: int = 0
-    """Number of actions; the environment's."""
+    """Number of actions; the environment's. Of a Gaussian policy, the numbers in an action."""
     discount: float = 0.99
     """gamma on the edges of the tree; training sets it to its own."""
     encoder: Literal["standard", "maze", "maze-recurrent"] = "standard"
@@ -58,25 +62,49 @@ class AgentConfig:
     normalise: bool = False
     """Layer normalisation after every step of the executor (appendix F, mazes)."""
     beam: int | None = None
-    """Keep only this many nodes per level of the tree, by the actor's prior; None keeps all."""
+    """Keep only this many nodes per level of the tree, by the actor's prior; None keeps all, or 8 where
+    binned actions are more than that."""
     initialisation: Literal["orthogonal", "torch"] = "orthogonal"
     """Orthogonal with a small actor (Kostrikov), or PyTorch's default."""
     inputs: Literal["raw", "bounds", "standard", "symlog"] = "standard"
     """Vector observations as they are; with bounded features scaled to [-1, 1]; standardised by the training
     data; or standardised and compressed by sign(x) log(1 + |x|), which tames what lies outside the data."""
+    samples: int = 1
+    """M, outcomes of an action in the tree, each with its chance (section 3.1); 1: T is deterministic."""
+    tail: Literal["policy", "values"] = "policy"
+    """What the heads say: a policy and a value, learned by PPO; or action values, by Q-learning."""
+    bins: tuple[int, ...] = ()
+    """Into how many parts each dimension of a continuous action is cut, or one number for all; () chooses by
+    the number of dimensions, and stands for discrete actions in an agent. Logits are factored: one row of
+    them per dimension, added up."""
+    low: tuple[float, ...] = ()
+    """The lowest value of each dimension of a continuous action; the environment's."""
+    high: tuple[float, ...] = ()
+    """The highest."""
 
     def __post_init__(self) -> None:
         hints = get_type_hints(AgentConfig)
-        for name in ("kind", "encoder", "wiring", "initialisation", "inputs"):
+        for name in ("kind", "encoder", "wiring", "initialisation", "inputs", "tail"):
             if getattr(self, name) not in (choices := get_args(hints[name])):
                 raise XLVINError(f"{name} is {getattr(self, name)!r}; choose one of {', '.join(choices)}.")
+        if self.samples < 1 or (self.samples > 1 and self.kind != "xlvin"):
+            raise XLVINError(
+                f"samples is {self.samples} for a {self.kind} network; give 1, or more to an xlvin network."
+            )
         if not math.isfinite(self.sharpness):
             raise XLVINError(f"sharpness is {self.sharpness}; give a finite number.")
+        if min(self.bins, default=2) < 2:
+            raise XLVINError(f"bins are {self.bins}; give every dimension at least 2.")
 
     @property
     def standardises(self) -> bool:
         """Whether the training data's mean and variance scale the observations."""
         return len(self.observation) == 1 and self.inputs in ("standard", "symlog")
+
+    @property
+    def kept(self) -> int | None:
+        """Nodes kept per level of the tree: the beam; by default all, unless binned actions are many."""
+        return BEAM if self.beam is None and self.bins and self.actions > BEAM else self.beam
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> AgentConfig:
@@ -88,7 +116,7 @@ class AgentConfig:
 class Output(NamedTuple):
     """What an agent says about a batch of observations."""
 
-    logits: Tensor  # [..., A]
+    logits: Tensor  # [..., A]; what makes up the policy, if that is no choice among actions
     value: Tensor  # [...]
     embedding: Tensor  # [..., k]
 
@@ -97,10 +125,21 @@ class Batch(NamedTuple):
     """Transitions that an agent learns from, beside what PPO needs."""
 
     observation: Tensor  # [N, ...]
-    action: Tensor  # [N] int64
+    action: Tensor  # [N] int64; of a Gaussian policy [N, d]
     reward: Tensor  # [N], as scaled for learning
     next_observation: Tensor  # [N, ...], the true successor
     negative: Tensor  # [N] int64: row of another state s~ of this batch
+
+
+class Trail(NamedTuple):
+    """The n steps that really followed on each state of a batch, or fewer where the episode ended."""
+
+    first: Batch  # the first of them
+    action: Tensor  # [N, n] int64
+    reward: Tensor  # [N, n], as scaled for learning
+    taken: Tensor  # [N, n] one, or zero behind the end
+    terminated: Tensor  # [N, n] one where the step ended the episode for good
+    target: Tensor  # [N, n + 1], the return from every state on the way; meaningless behind the end
 
 
 class Normaliser(nn.Module):
@@ -138,6 +177,7 @@ class Agent(nn.Module, ABC):
             self.encoder = MLPEncoder(config.observation[0], config.hidden, config.latent)
         else:
             self.encoder = ImageEncoder(config.observation, config.latent)
+        self._vectors = _vectors(config)
         self.normaliser: nn.Module = nn.Identity()
         if len(config.observation) == 1 and config.inputs != "raw":
             self.normaliser = Normaliser(config.observation, config.inputs == "symlog")
@@ -154,6 +194,10 @@ class Agent(nn.Module, ABC):
         """Named losses per sample that train the agent's model beside PPO; none for a model-free agent."""
         return {}
 
+    def trail_losses(self, output: Output, trail: Trail) -> dict[str, Tensor]:
+        """The same beside Q-learning; of the first step only, unless an agent predicts more of them."""
+        return self.auxiliary_losses(output, trail.first)
+
     def forward(self, observation: Tensor) -> Output:
         """Policy and value of observations [B, ...]."""
         return self.decide(self.embed(observation))
@@ -164,19 +208,30 @@ class Agent(nn.Module, ABC):
         state: None = None,
         episode_start: Any = None,
         deterministic: bool = True,
-    ) -> tuple[NDArray[np.int64] | np.int64, None]:
+    ) -> tuple[NDArray[Any] | np.int64, None]:
         """Choose actions for one observation or a batch of them, as the environment gives them.
 
-        Called as in Stable-Baselines3, except that the most probable action is the default. Agents here keep
+        Actions are what the environment takes, vectors [d] or [B, d] where it wants those. Called as in
+        Stable-Baselines3, except that the most probable action is the default. Agents here keep
         nothing between steps: `state` and `episode_start` are not read, and the second result is None.
         """
         batch, single = self._read(observation)
         logits = self._recorder(batch)[0]
-        if deterministic:
-            chosen = logits.argmax(-1)
-        else:
-            chosen = torch.from_numpy(logits).softmax(-1).multinomial(1).squeeze(-1).numpy()
+        chosen = self.native(self._choose(logits, deterministic))
         return (chosen[0] if single else chosen), None
+
+    def distribution(self, logits: Tensor) -> Distribution:
+        """The policy that logits [..., A] speak of."""
+        return Categorical(logits)
+
+    def native(self, chosen: NDArray[Any]) -> NDArray[Any]:
+        """What the environment takes for choices [...]: the same, or vectors [..., d] if it wants those."""
+        return chosen if self._vectors is None else self._vectors[chosen]
+
+    def _choose(self, logits: NDArray[np.float32], deterministic: bool) -> NDArray[Any]:
+        if deterministic:
+            return np.asarray(logits.argmax(-1))
+        return torch.from_numpy(logits).softmax(-1).multinomial(1).squeeze(-1).numpy()
 
     def plan(self, observation: Any) -> ImaginedTree:
         """The tree that the agent imagines around one observation, with what it thinks of every node."""
@@ -216,7 +271,29 @@ class Agent(nn.Module, ABC):
         return convert(array[None] if single else array), single
 
 
-def initialise(agent: Agent, actor: Sequence[nn.Module], critic: nn.Linear) -> None:
+def _vectors(config: AgentConfig) -> NDArray[np.float32] | None:
+    """The continuous actions that the numbers of binned ones stand for, [A, d]; None for others."""
+    if not config.bins:
+        return None
+    if not len(config.bins) == len(config.low) == len(config.high) or not possible(config.bins):
+        raise XLVINError("An agent with bins needs low and high for each, and not too many of them.")
+    if len(vectors := centres(config.bins, config.low, config.high)) != config.actions:
+        raise XLVINError(f"Bins {config.bins} make {len(vectors)} actions, not {config.actions}.")
+    return vectors
+
+
+def make_critic(config: AgentConfig, width: int) -> nn.Linear | None:
+    """A linear head for the value; none where the tail speaks of values alone."""
+    return nn.Linear(width, 1) if config.tail == "policy" else None
+
+
+def conclude(logits: Tensor, critic: nn.Linear | None, features: Tensor, embedding: Tensor) -> Output:
+    """What the heads say of features [B, w]; without a critic logits are Q, the value their largest."""
+    value = logits.amax(-1) if critic is None else critic(features).squeeze(-1)
+    return Output(logits, value, embedding)
+
+
+def initialise(agent: Agent, actor: Sequence[nn.Module], critic: nn.Linear | None) -> None:
     """Kostrikov's initialisation: orthogonal with gain sqrt(2), critic 1, actor 0.01, biases zero.
 
     `actor` names the last layers before the logits: small ones make the first policy uniform. Frozen modules

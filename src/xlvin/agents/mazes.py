@@ -10,6 +10,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from xlvin.agents.base import AgentConfig, Batch, Output
+from xlvin.agents.distributions import Categorical
 from xlvin.agents.registry import build
 from xlvin.errors import unknown
 from xlvin.planner.grid.base import ACTIONS, GridPlanner
@@ -44,6 +45,10 @@ class GridAgent(nn.Module):
         position = observation[:, 2].flatten(1).argmax(1)
         logits, value = self.planner(observation[:, :2], position)
         return Output(logits, value, observation.new_empty(len(observation), 0))
+
+    def distribution(self, logits: Tensor) -> Categorical:
+        """A choice among the moves, by logits [..., 8]."""
+        return Categorical(logits)
 
     def auxiliary_losses(self, output: Output, batch: Batch) -> dict[str, Tensor]:
         """None."""

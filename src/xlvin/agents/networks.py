@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from xlvin.agents.base import Agent, AgentConfig, Batch, Output, initialise
+from xlvin.agents.base import Agent, AgentConfig, Batch, Output, Trail, conclude, initialise, make_critic
+from xlvin.agents.distributions import make_actor
 from xlvin.agents.tree import ImaginedLevel, ImaginedTree
 from xlvin.errors import XLVINError
 from xlvin.executor.artefact import load_executor, load_provenance
 from xlvin.executor.network import Executor, ExecutorConfig, Processor
 from xlvin.executor.pretrain import PretrainConfig
 from xlvin.latent.losses import transe_loss
+from xlvin.latent.stochastic import StochasticTransitionModel, mixture_loss
 from xlvin.latent.transition import TransitionModel
 from xlvin.planner.aligned import AlignedPlanner
 from xlvin.planner.backup import ScalarTree
 from xlvin.planner.planner import Plan, PlanLevel, Planner
+from xlvin.planner.prediction import PredictionTree
 from xlvin.planner.tree import grow
 
 UNTRAINED = "untrained"
@@ -32,13 +36,13 @@ class PPOAgent(Agent):
 
     def __init__(self, config: AgentConfig) -> None:
         super().__init__(config)
-        self.actor = nn.Linear(config.latent, config.actions)
-        self.critic = nn.Linear(config.latent, 1)
+        self.actor = make_actor(config.latent, config.actions, config.bins)
+        self.critic = make_critic(config, config.latent)
         initialise(self, [self.actor], self.critic)
 
     def decide(self, embedding: Tensor) -> Output:
         """Heads on h."""
-        return Output(self.actor(embedding), self.critic(embedding).squeeze(-1), embedding)
+        return conclude(self.actor(embedding), self.critic, embedding, embedding)
 
 
 class ModelBasedAgent(Agent):
@@ -55,9 +59,13 @@ class ModelBasedAgent(Agent):
 
     def auxiliary_losses(self, output: Output, batch: Batch) -> dict[str, Tensor]:
         """TransE (equation 4) on (s, a, s') with negatives from the same rollouts."""
-        predicted = output.embedding + self.transition.translation(output.embedding, batch.action)
-        successor = self.embed(batch.next_observation)
-        return {"transe": transe_loss(predicted, successor, output.embedding[batch.negative])}
+        h, successor = output.embedding, self.embed(batch.next_observation)
+        if isinstance(self.transition, StochasticTransitionModel):
+            translations, logits = self.transition.of_action(h, batch.action)
+            loss = mixture_loss(h.unsqueeze(-2) + translations, logits, successor, h[batch.negative])
+            return {"transe": loss}
+        predicted = h + self.transition.translation(h, batch.action)
+        return {"transe": transe_loss(predicted, successor, h[batch.negative])}
 
     @torch.inference_mode()
     def plan(self, observation: Any) -> ImaginedTree:
@@ -75,7 +83,11 @@ class ModelBasedAgent(Agent):
             outputs = [self.decide(nodes) for nodes in torch.split(level.embedding[0], CHUNK)]
             value = torch.cat([output.value for output in outputs]) if level.value is None else level.value[0]
             policy = torch.cat([output.logits.softmax(-1) for output in outputs])
-            arrays = (level.embedding[0], level.executed[0], value, policy, level.parent[0], level.action[0])
+            arrays = [level.embedding[0], level.executed[0], value, policy, level.parent[0], level.action[0]]
+            if level.sample is None or level.chance is None:
+                arrays += [level.action[0].clamp(max=0), torch.ones_like(value)]
+            else:
+                arrays += [level.sample[0], level.chance[0]]
             levels.append(ImaginedLevel(*(array.cpu().numpy().copy() for array in arrays)))
         return ImaginedTree(tuple(levels))
 
@@ -95,18 +107,18 @@ class XLVINAgent(ModelBasedAgent):
             processor = executor.processor
         self.planner = Planner(
             processor,
-            TransitionModel(config.latent, config.actions, config.hidden),
+            _transition(config),
             config.depth,
             config.discount,
             config.wiring,
-            config.beam,
-            None if config.beam is None else self._prior,
+            config.kept,
+            None if config.kept is None else self._prior,
             normalise=config.normalise,
         )
         width = config.latent + processor.config.width
-        self.actor = nn.Linear(width, config.actions)
-        self.critic = nn.Linear(width, 1)
-        initialise(self, [self.actor], self.critic)
+        self.actor = make_actor(width, config.actions, config.bins)
+        self.critic = make_critic(config, width)
+        initialise(self, [self.actor, *_even(self.transition)], self.critic)
 
     @property
     def transition(self) -> TransitionModel:
@@ -121,7 +133,7 @@ class XLVINAgent(ModelBasedAgent):
     def decide(self, embedding: Tensor) -> Output:
         """Heads on concat(h, chi)."""
         features = torch.cat((embedding, self.planner(embedding)), -1)
-        return Output(self.actor(features), self.critic(features).squeeze(-1), embedding)
+        return conclude(self.actor(features), self.critic, features, embedding)
 
     def imagine(self, embedding: Tensor) -> Plan:
         """The tree with chi of every node after all K steps."""
@@ -139,7 +151,7 @@ class ATreeCAgent(ModelBasedAgent):
         super().__init__(config)
         transition = TransitionModel(config.latent, config.actions, config.hidden)
         self.tree = ScalarTree(transition, config.depth, config.discount)
-        self.critic = nn.Linear(config.latent, 1)
+        self.critic = make_critic(config, config.latent)
         initialise(self, [self.tree.reward[-1], self.tree.value], self.critic)
 
     @property
@@ -148,18 +160,27 @@ class ATreeCAgent(ModelBasedAgent):
         return self.tree.transition
 
     def decide(self, embedding: Tensor) -> Output:
-        """Logits are the root's backed-up Q; the critic reads the encoder."""
-        backup = self.tree(embedding)
-        return Output(backup.value, self.critic(embedding).squeeze(-1), embedding)
+        """Logits are the root's backed-up Q; the critic, if there is one, reads the encoder."""
+        return conclude(self.tree(embedding).value, self.critic, embedding, embedding)
 
     def imagine(self, embedding: Tensor) -> Plan:
         """The tree with Q of every node, backed up from a tree of its own."""
-        return _scalar_plan(self.tree, grow(self.transition, embedding, self.tree.depth))
+        return scalar_plan(self.tree, grow(self.transition, embedding, self.tree.depth))
 
     def auxiliary_losses(self, output: Output, batch: Batch) -> dict[str, Tensor]:
         """TransE, and the reward model grounded in observed rewards."""
         grounding = _reward_loss(self.tree.reward(output.embedding), batch)
         return {**super().auxiliary_losses(output, batch), "reward": grounding}
+
+    def trail_losses(self, output: Output, trail: Trail) -> dict[str, Tensor]:
+        """TransE of the first step, rewards grounded along the actions taken, as deep as the tree."""
+        state, grounding = output.embedding, torch.zeros_like(output.value)
+        for step in range(min(self.tree.depth, trail.action.shape[1])):
+            action = trail.action[:, step]
+            foreseen = self.tree.reward(state).gather(-1, action.unsqueeze(-1)).squeeze(-1)
+            grounding = grounding + 0.5 * trail.taken[:, step] * (foreseen - trail.reward[:, step]).square()
+            state = state + self.transition.translation(state, action)
+        return {**super().auxiliary_losses(output, trail.first), "reward": grounding}
 
 
 class AlignedXLVINAgent(ModelBasedAgent):
@@ -172,6 +193,8 @@ class AlignedXLVINAgent(ModelBasedAgent):
 
     def __init__(self, config: AgentConfig, executor: Executor | None = None) -> None:
         super().__init__(config)
+        if config.tail != "policy":
+            raise XLVINError("The aligned wiring has a policy tail only; for action values choose xlvin-dqn.")
         if config.beam is not None or config.normalise:
             raise XLVINError(
                 "The aligned wiring plans on full trees, as pretrained; leave beam and normalise out."
@@ -180,12 +203,12 @@ class AlignedXLVINAgent(ModelBasedAgent):
         if executor is None and config.executor != UNTRAINED:
             executor = load_executor(config.executor)
             taught = load_provenance(config.executor)["discount"]
-        transition = TransitionModel(config.latent, config.actions, config.hidden)
         self.planner = AlignedPlanner(
-            executor or Executor(), transition, config.depth, config.discount, taught
+            executor or Executor(), _transition(config), config.depth, config.discount, taught
         )
-        self.actor = nn.Linear(config.latent, config.actions)
-        initialise(self, [self.actor, self.planner.reward, self.planner.value], self.planner.value)
+        self.actor = make_actor(config.latent, config.actions, config.bins)
+        small = [self.actor, self.planner.reward, self.planner.value, *_even(self.transition)]
+        initialise(self, small, self.planner.value)
 
     @property
     def transition(self) -> TransitionModel:
@@ -206,12 +229,24 @@ class AlignedXLVINAgent(ModelBasedAgent):
     def imagine(self, embedding: Tensor) -> Plan:
         """The tree with the values decoded on it, and Q of every node, planned from it."""
         tree = self.planner.tree(embedding)
-        return _scalar_plan(self.planner, tree.embedding, tree.value)
+        return scalar_plan(self.planner, tree.embedding, tree.value, tree.chance)
 
     def auxiliary_losses(self, output: Output, batch: Batch) -> dict[str, Tensor]:
         """TransE, and the nodes' rewards grounded in observed ones."""
         grounding = _reward_loss(self.planner.reward(output.embedding), batch)
         return {**super().auxiliary_losses(output, batch), "reward": grounding}
+
+
+def _transition(config: AgentConfig) -> TransitionModel:
+    """A fresh T with as many outcomes of an action as configured."""
+    if config.samples > 1:
+        return StochasticTransitionModel(config.latent, config.actions, config.hidden, config.samples)
+    return TransitionModel(config.latent, config.actions, config.hidden)
+
+
+def _even(transition: TransitionModel) -> list[nn.Module]:
+    """What starts small, so that all outcomes of an action are equally probable at first."""
+    return [transition.weigh] if isinstance(transition, StochasticTransitionModel) else []
 
 
 def _reward_loss(predicted: Tensor, batch: Batch) -> Tensor:
@@ -220,16 +255,25 @@ def _reward_loss(predicted: Tensor, batch: Batch) -> Tensor:
     return 0.5 * (taken - batch.reward).square()
 
 
-def _scalar_plan(
-    planner: ScalarTree | AlignedPlanner, levels: Sequence[Tensor], values: Sequence[Tensor] | None = None
+def scalar_plan(
+    planner: ScalarTree | AlignedPlanner | PredictionTree,
+    levels: Sequence[Tensor],
+    values: Sequence[Tensor] | None = None,
+    chances: Sequence[Tensor] = (),
 ) -> Plan:
-    """A full tree [A^d, B, k] with Q of every node, planned from it, and perhaps values [A^d, B]."""
+    """A full tree [A^d, B, k] with Q of every node, planned from it; perhaps values [A^d, B] and chances."""
     found, batch, actions = [], levels[0].shape[1], planner.transition.actions
+    branches, samples = planner.transition.branches, planner.transition.samples
     for depth, nodes in enumerate(levels):
         q = torch.cat([planner(part).value for part in torch.split(nodes.flatten(0, 1), CHUNK)])
         number = torch.arange(len(nodes), device=nodes.device).expand(batch, -1)
-        parent, action = (number // actions, number % actions) if depth else (number - 1, number - 1)
+        parent, branch = (number // branches, number % branches) if depth else (number - 1, number - 1)
         executed = q.view(len(nodes), batch, actions).transpose(0, 1)
         value = None if values is None else values[depth].transpose(0, 1)
-        found.append(PlanLevel(nodes.transpose(0, 1), executed, parent, action, value))
+        level = PlanLevel(nodes.transpose(0, 1), executed, parent, branch, value)
+        if samples > 1:
+            chance = chances[depth - 1].flatten(0, 2).T if depth else torch.ones_like(level.embedding[..., 0])
+            action, sample = (branch // samples, branch % samples) if depth else (branch, branch)
+            level = replace(level, action=action, sample=sample, chance=chance)
+        found.append(level)
     return Plan(tuple(found))

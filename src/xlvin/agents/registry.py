@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from xlvin.agents.base import FORMAT, Agent, AgentConfig
+from xlvin.agents.gaussian import GaussianAgent
 from xlvin.agents.networks import UNTRAINED, AlignedXLVINAgent, ATreeCAgent, PPOAgent, XLVINAgent
 from xlvin.agents.pixels import PixelXLVINAgent
+from xlvin.agents.values import VPNAgent
 from xlvin.errors import XLVINError, unknown
 from xlvin.executor.network import Executor, ExecutorConfig, Processor
 from xlvin.storage import check_tensors, load_tensors
@@ -27,9 +29,22 @@ AGENTS: dict[str, dict[str, Any]] = {
     "xlvin-imagine": {"kind": "xlvin", "executor": "random-deterministic"},
     "xlvin-untrained-imagine": {"kind": "xlvin", "executor": UNTRAINED},
     "ppo-imagine": {"kind": "ppo"},
+    "xlvin-latent-imagine": {"kind": "xlvin", "executor": "random-deterministic"},
+    "xlvin-aligned-imagine": {"kind": "xlvin", "executor": "random-deterministic", "wiring": "aligned"},
+    "xlvin-aligned-untrained-imagine": {"kind": "xlvin", "executor": UNTRAINED, "wiring": "aligned"},
+    "xlvin-stochastic": {"kind": "xlvin", "executor": "erdos-renyi-stochastic", "samples": 3},
+    "xlvin-stochastic-imagine": {"kind": "xlvin", "executor": "erdos-renyi-stochastic", "samples": 3},
+    "ppo-gaussian": {"kind": "gaussian"},
+    "dqn": {"kind": "ppo", "tail": "values"},
+    "xlvin-dqn": {"kind": "xlvin", "executor": "random-deterministic", "tail": "values"},
+    "treeqn": {"kind": "atreec", "tail": "values"},
+    "vpn": {"kind": "vpn", "tail": "values"},
 }
 # Agents that also learn inside a model of their world; the networks are the same.
-IMAGINING = ("xlvin-imagine", "xlvin-untrained-imagine", "ppo-imagine")
+IMAGINING = tuple(name for name in AGENTS if name.endswith("-imagine"))
+
+# Agents whose logits are action values, learned by Q-learning from replay.
+VALUE_BASED = tuple(name for name, fields in AGENTS.items() if fields.get("tail") == "values")
 
 
 def named(name: str) -> dict[str, Any]:
@@ -70,7 +85,8 @@ def restore(description: dict[str, Any], weights: dict[str, Tensor], source: str
     try:
         config, executor = AgentConfig.from_dict(description["config"]), description["executor"]
         largest = max(weight.numel() for weight in weights.values())
-        if max(config.hidden, config.latent, config.actions, *config.observation) > largest:
+        outputs = sum(config.bins) or config.actions
+        if max(config.hidden, config.latent, outputs, *config.observation) > largest:
             raise ValueError("the configuration asks for more memory than the weights can fill")
         with torch.random.fork_rng(devices=[]):
             agent = _skeleton(config, executor)
@@ -101,6 +117,10 @@ def _network(config: AgentConfig) -> Agent:
         return PPOAgent(config)
     if config.kind == "atreec":
         return ATreeCAgent(config)
+    if config.kind == "vpn":
+        return VPNAgent(config)
+    if config.kind == "gaussian":
+        return GaussianAgent(config)
     if config.kind == "pixels":
         return PixelXLVINAgent(config)
     return AlignedXLVINAgent(config) if config.wiring == "aligned" else XLVINAgent(config)

@@ -22,6 +22,8 @@ class ImaginedLevel:
     policy: Array  # [M, A], the agent's probabilities at the node, planned from it
     parent: Array  # [M] int64: index into the level above; -1 at the root
     action: Array  # [M] int64: the action from the parent; -1 at the root
+    sample: Array  # [M] int64: which outcome of it, 0 where there is but one; -1 at the root
+    chance: Array  # [M]: the probability of that outcome, given parent and action
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,7 +59,7 @@ def _images(chosen: Member) -> torch.dtype:
     """The type of the numbers in an environment's images: bytes, unless it says otherwise."""
     if chosen.environment is None or len(chosen.agent.config.observation) < 3:
         return torch.uint8
-    environment = Environment(chosen.environment)
+    environment = Environment(chosen.environment, bins=None)
     environment.close()
     return torch.uint8 if environment.shapes.dtype == "uint8" else torch.float32
 

@@ -11,7 +11,7 @@ from typing import Annotated, get_args
 import gymnasium
 import tyro
 
-from xlvin.agents.registry import AGENTS, IMAGINING
+from xlvin.agents.registry import AGENTS, IMAGINING, VALUE_BASED
 from xlvin.commands.reproduce import EXPERIMENTS
 from xlvin.envs.atari import is_atari, register
 from xlvin.errors import XLVINError, unknown
@@ -36,6 +36,7 @@ def agents() -> list[Row]:
     for name, fields in AGENTS.items():
         told = [f"{key} {value}" for key, value in fields.items()]
         told += ["learns in imagination too"] if name in IMAGINING else []
+        told += ["learns by Q-learning"] if name in VALUE_BASED else []
         found.append({"agent": name, "stands for": ", ".join(told)})
     return found
 
@@ -111,7 +112,8 @@ def list_(
     print("\n\n".join(title + plain(rows) for title, rows in zip(titles, found.values(), strict=True)))
     if kind is None:
         print(
-            "\nEvery registered environment with discrete actions can be trained: `xlvin list environments`."
+            "\nEvery registered environment with discrete or bounded continuous actions can be trained: "
+            "`xlvin list environments`."
         )
 
 

@@ -17,6 +17,8 @@ from xlvin.report.pages import embed
 from xlvin.report.paper import EXHIBITS, Exhibit
 from xlvin.report.records import read_all
 from xlvin.report.report_page import TITLE, Section, report_markdown, write_report
+from xlvin.report.speed_page import NAME as SPEED
+from xlvin.report.speed_page import speed_markdown
 
 EXAMPLES = """
 
@@ -38,7 +40,7 @@ def report(
 
     Args:
         output: Where it goes; by default report.html, or results.md among the documentation.
-        markdown: Write Markdown: the overview, and where the numbers come from.
+        markdown: Write Markdown: the overview, and where the numbers come from; renews the page on speed too.
         results: Folder of the records.
         docs: Folder of the documentation, to which the Markdown links.
         as_json: Print where it went and how many records each experiment has as JSON.
@@ -54,6 +56,9 @@ def report(
     else:
         with replacing(path) as temporary:
             temporary.write_text(f"# {TITLE}\n\n{report_markdown(sections, docs)}\n")
+    speed = docs / f"{SPEED}.md"
+    if markdown and speed.is_file() and any((results / SPEED).rglob("*.json")):
+        embed(speed, "results", speed_markdown(read_all(results, SPEED)))
     if as_json:
         counts = {section.exhibit.experiment: len(section.records) for section in sections}
         print(json.dumps({"path": str(path), "records": counts}))

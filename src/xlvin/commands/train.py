@@ -28,6 +28,8 @@ DECIDED = {
     "observation": "the environment",
     "given": "the environment",
     "actions": "the environment",
+    "low": "the environment",
+    "high": "the environment",
     "discount": "--ppo.discount",
 }
 
@@ -38,8 +40,8 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "environment",
         metavar="ENVIRONMENT",
-        help='a Gymnasium environment with discrete actions; "my_env.py:Name-v0" or "module:Name-v0" imports '
-        "what registers it first",
+        help='a Gymnasium environment with discrete or bounded continuous actions; "my_env.py:Name-v0" or '
+        '"module:Name-v0" imports what registers it first',
     )
     options.add_argument(
         "--agent",

@@ -73,9 +73,9 @@ def film(agent: Agent, name: str, seed: int, steps: int) -> tuple[list[Frame], f
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it has no such mode is told by an error
         try:
-            environment = Environment(name, {"render_mode": "rgb_array"})
+            environment = Environment(name, {"render_mode": "rgb_array"}, bins=None)
         except XLVINError as error:
-            Environment(name).close()  # tells what is wrong if it cannot be made at all
+            Environment(name, bins=None).close()  # tells what is wrong if it cannot be made at all
             raise _blind(name) from error
     try:
         environment.reset(seed)
@@ -83,7 +83,7 @@ def film(agent: Agent, name: str, seed: int, steps: int) -> tuple[list[Frame], f
         frames = [_frame(environment)]
         while not ended and len(frames) <= steps:
             action, _ = agent.predict(environment.given)
-            _, reward, terminated, truncated = environment.step(int(action))
+            _, reward, terminated, truncated = environment.step(action.tolist())
             frames.append(_frame(environment))
             ended, total = terminated or truncated, total + reward
     finally:

@@ -19,8 +19,10 @@ from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 from numpy.typing import NDArray
 
-from xlvin.envs.actions import action_names
+from xlvin.binning import centres
+from xlvin.envs.actions import action_names, vector_names
 from xlvin.envs.atari import LONGEST_GAME, AtariGame, is_atari
+from xlvin.envs.choices import Action, choices
 from xlvin.envs.own import import_source
 from xlvin.errors import RunFailedError, XLVINError
 from xlvin.observations import DISCRETE, converter
@@ -42,23 +44,38 @@ class Shapes:
     given: tuple[int, ...]  # an observation as the environment gives it; () for a discrete state
     observation: tuple[int, ...]  # as a network reads it: (features,) or (channels, height, width)
     dtype: str  # "float32" or "uint8"
-    actions: int
+    actions: int  # how many there are to choose from; of vectors, how many numbers each has
     bounds: tuple[tuple[float, float], ...] = ()  # (low, high) of every feature of a vector, maybe infinite
+    bins: tuple[int, ...] = ()  # of each dimension, where the actions are the cells of a grid over vectors
+    low: tuple[float, ...] = ()  # of each dimension of continuous actions
+    high: tuple[float, ...] = ()
+
+    @property
+    def vectors(self) -> bool:
+        """Whether an action is a vector instead of a number."""
+        return bool(self.low) and not self.bins
 
 
 class Environment:
-    """A single environment with discrete actions."""
+    """A single environment. Its actions are numbers, or vectors where they are continuous and not binned.
 
-    def __init__(self, name: str, options: Mapping[str, Any] | None = None) -> None:
+    bins: of each dimension of continuous actions, see `xlvin.binning`; () chooses by the number of
+        dimensions, None leaves them vectors. Discrete actions are what they are.
+    """
+
+    def __init__(
+        self, name: str, options: Mapping[str, Any] | None = None, bins: Sequence[int] | None = ()
+    ) -> None:
         self.name = name
         self._env, self._limit = _make(name, dict(options or {}))
-        space = self._env.observation_space
-        self.shapes = Shapes(*_observation(name, space), _actions(name, self._env), _bounds(space))
+        space, own = self._env.observation_space, choices(name, self._env.action_space, bins)
+        self.shapes = Shapes(
+            *_observation(name, space), own.count, _bounds(space), own.bins, own.low, own.high
+        )
         self._convert = converter(self.shapes.given, self.shapes.observation, self.shapes.dtype)
-        # As spaces give them: an environment that checks its action takes twice as long to check an int.
-        self._actions = [np.int64(action) for action in range(self.shapes.actions)]
+        self._take = own.take
         self.seed = 0
-        self.taken: list[int] = []
+        self.taken: list[Any] = []  # as `step` was given them
         self.given: Any = None  # the latest observation as the environment gave it
 
     def reset(self, seed: int) -> Array:
@@ -69,17 +86,17 @@ class Environment:
         except Exception as error:
             raise self._failure("at the reset", error) from error
 
-    def step(self, action: int) -> tuple[Array, float, bool, bool]:
+    def step(self, action: Action) -> tuple[Array, float, bool, bool]:
         """Act; returns the true next observation, reward, terminated, truncated."""
         self.taken.append(action)
         try:
-            observation, reward, terminated, truncated, _ = self._env.step(self._actions[action])
+            observation, reward, terminated, truncated, _ = self._env.step(self._take(action))
             late = len(self.taken) >= self._limit
             return self._read(observation), float(reward), bool(terminated), bool(truncated) or late
         except Exception as error:
             raise self._failure(f"at step {len(self.taken)}", error) from error
 
-    def replay(self, seed: int, actions: Sequence[int]) -> Array:
+    def replay(self, seed: int, actions: Sequence[Action]) -> Array:
         """Return to the point that `actions` lead to from `reset(seed)`."""
         observation = self.reset(seed)
         for action in actions:
@@ -94,6 +111,8 @@ class Environment:
     @property
     def action_names(self) -> list[str]:
         """What the actions are called, where the environment or we know; else their numbers."""
+        if self.shapes.bins:
+            return vector_names(centres(self.shapes.bins, self.shapes.low, self.shapes.high))
         return action_names(self.name, self._env.unwrapped, self.shapes.actions)
 
     def places(self, paths: Sequence[Sequence[int]]) -> Array | None:
@@ -130,7 +149,8 @@ def time_limit(name: str) -> int | None:
 def _import(name: str) -> str:
     """Let an environment register itself; returns its registered name."""
     # Our own environments are registered by the module that holds them.
-    return import_source(f"xlvin.envs.mazes:{name}" if name.startswith("xlvin/") else name)
+    home = "pushed" if name.startswith("xlvin/Pushed") else "mazes"
+    return import_source(f"xlvin.envs.{home}:{name}" if name.startswith("xlvin/") else name)
 
 
 def _make(name: str, options: dict[str, Any]) -> tuple[gymnasium.Env[Any, Any], int]:
@@ -194,15 +214,3 @@ def _bounds(space: spaces.Space[Any]) -> tuple[tuple[float, float], ...]:
     low = np.where(np.abs(space.low) < UNBOUNDED, space.low, -np.inf)
     high = np.where(np.abs(space.high) < UNBOUNDED, space.high, np.inf)
     return tuple(zip(low.tolist(), high.tolist(), strict=True))
-
-
-def _actions(name: str, env: gymnasium.Env[Any, Any]) -> int:
-    space = env.action_space
-    if not isinstance(space, spaces.Discrete):
-        raise XLVINError(
-            f"{name} has {type(space).__name__} actions and agents here choose among discrete ones; "
-            "wrap it with gymnasium.wrappers.TransformAction over a spaces.Discrete of your own bins."
-        )
-    if space.start != 0:
-        raise XLVINError(f"{name} numbers its actions from {space.start}; wrap it so that they start at 0.")
-    return int(space.n)

@@ -25,7 +25,7 @@ FORMAT = 1
 # What a provenance must hold to be used.
 FIELDS = {"name": str, "family": str, "discount": float, "config": dict, "metrics": dict, "sha256": str}
 SHIPPED_FOLDER = Path(__file__).parent / "weights"
-SHIPPED = ("random-deterministic", "cartpole-tree")
+SHIPPED = ("random-deterministic", "cartpole-tree", "erdos-renyi-stochastic")
 
 
 def check_writable(path: Path) -> None:

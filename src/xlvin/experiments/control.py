@@ -15,7 +15,7 @@ from xlvin.experiments.workers import run_jobs
 from xlvin.report.records import Record, add, provenance, read
 from xlvin.training.config import TrainConfig
 from xlvin.training.evaluation import evaluate
-from xlvin.training.trainer import Trainer
+from xlvin.training.run import make_trainer
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Outcome:
 def run_cell(cell: Cell) -> Outcome:
     """Train all seeds of a cell side by side and evaluate them on fresh episodes."""
     started = time.perf_counter()
-    trainer = Trainer(cell.config, cell.device)
+    trainer = make_trainer(cell.config, cell.device)
     metrics: dict[str, Any] = {}
     while not trainer.finished:
         metrics = trainer.train_round()
-    trainer.actors.close()
+    trainer.close()
     config = trainer.config
     returns = evaluate(
         trainer.members(), config.environment, config.seed_list, config.evaluation_episodes, cell.device
@@ -75,7 +75,7 @@ def resolved(config: TrainConfig) -> dict[str, Any]:
 
 
 # What the environment decides and training fills in.
-FILLED_IN = ("observation", "given", "actions", "discount")
+FILLED_IN = ("observation", "given", "actions", "discount", "bins", "low", "high")
 
 
 def settings(config: dict[str, Any]) -> dict[str, Any]:
@@ -134,7 +134,8 @@ def _done(results: Path, experiment: str, cell: Cell) -> bool:
 def _known(results: Path, experiment: str, cell: Cell) -> Record | None:
     """The cell's record, if it was made with the same settings; fields that it does not have are at rest."""
     config = cell.config
-    path = results / experiment / cell.version / config.environment / f"{config.agent}.json"
+    place = config.environment.replace("/", "-")  # as `Record.path` has it
+    path = results / experiment / cell.version / place / f"{config.agent}.json"
     if not path.exists():
         return None
     record = read(path)

@@ -20,8 +20,15 @@ NAME = "imagination"
 SEEDS = 24
 SIDE_BY_SIDE = 1  # seeds that train together on a CPU: recorded steps of one are as fast as those of several
 AGENT = "xlvin-imagine"
-# The agent, with an untrained executor, and without a tree.
-AGENTS = (AGENT, "xlvin-untrained-imagine", "ppo-imagine")
+# The agent, with an untrained executor, without a tree, in its own latent model, and with an aligned tree.
+AGENTS = (
+    AGENT,
+    "xlvin-untrained-imagine",
+    "ppo-imagine",
+    "xlvin-latent-imagine",
+    "xlvin-aligned-imagine",
+    "xlvin-aligned-untrained-imagine",
+)
 FULL, FEW = "paper-data", "less-data"
 # A fraction of the paper's data: trajectories.
 FRACTION = {"CartPole-v0": 3, "Acrobot-v1": 20, "MountainCar-v0": 30, "LunarLander-v3": 100}

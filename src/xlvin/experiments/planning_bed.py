@@ -192,9 +192,9 @@ class Policy(nn.Module):
         return self.learner.logits(self.learner.encoder(observation))
 
 
-def solve(cell: Cell) -> list[dict[str, Any]]:
-    """Train a cell's arm on every seed, all side by side; an entry of the record for each."""
-    config, arm = cell.config, (ARMS | ABLATIONS)[cell.arm]
+def solve(cell: Cell, arm: Arm | None = None) -> list[dict[str, Any]]:
+    """Train a cell's arm, or another, on every seed, all side by side; an entry of the record for each."""
+    config, arm = cell.config, arm or (ARMS | ABLATIONS)[cell.arm]
     problems = [draw_problem(config, cell.labels, seed) for seed in config.seed_list]
     stacked = Problem(*(torch.stack(part).to(cell.device) for part in zip(*problems, strict=True)))
     learners = [_build(arm, cell, seed) for seed in config.seed_list]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from xlvin.agents.registry import VALUE_BASED
 from xlvin.experiments.control import Cell, run_cells, split
 from xlvin.experiments.workers import Effort
 from xlvin.report import tables
@@ -17,6 +18,8 @@ NAME = "table1"
 SEEDS = 20
 VERSIONS: tuple[Version, ...] = ("paper", "tuned")
 AGENTS = ("ppo", "atreec", "xlvin-r", "xlvin-cp", "xlvin-untrained")
+# Ours: the same networks with a value tail, and one more; the paper has no settings for them.
+ALL = (*AGENTS, *VALUE_BASED)
 # Seeds that train side by side in one process; trees of 85 nodes fill a core's cache with few of them.
 SIDE_BY_SIDE = {"LunarLander-v3": 2}
 
@@ -42,7 +45,8 @@ PAPER = {
     },
     "LunarLander-v3": {"ppo": (90.52, 9.54), "atreec": (84.04, 5.35), "xlvin-r": (99.34, 6.77)},
 }
-COMPARED = ("ppo", "atreec", "xlvin-untrained")  # each against xlvin-r
+# Who is held against whom.
+COMPARED = {"xlvin-r": ("ppo", "atreec", "xlvin-untrained"), "xlvin-dqn": ("dqn", "treeqn", "vpn", "xlvin-r")}
 
 
 def cells(effort: Effort) -> list[Cell]:
@@ -50,7 +54,7 @@ def cells(effort: Effort) -> list[Cell]:
     found = []
     for environment in ("LunarLander-v3", "Acrobot-v1", "MountainCar-v0", "CartPole-v0"):
         for version in VERSIONS:
-            for agent in AGENTS:
+            for agent in AGENTS if version == "paper" else ALL:
                 config = replace(preset(environment, agent, version), seeds=SEEDS)
                 cell = Cell(version, config, effort.device)
                 size = SIDE_BY_SIDE.get(environment, SEEDS) if effort.device == "cpu" else SEEDS
@@ -67,11 +71,11 @@ def run(results: Path, effort: Effort | None = None) -> None:
 def rows(results: Path) -> list[tables.Row]:
     """One row per version, environment and agent, in the table's order."""
     found = tables.rows(read_all(results, NAME))
-    return tables.ordered(found, version=VERSIONS, environment=[*CONTROL], agent=AGENTS)
+    return tables.ordered(found, version=VERSIONS, environment=[*CONTROL], agent=ALL)
 
 
-def comparisons(results: Path) -> list[tables.Row]:
-    """xlvin-r minus each other agent, paired over seeds, with a 95 % interval."""
+def comparisons(results: Path, agent: str = "xlvin-r") -> list[tables.Row]:
+    """An agent minus each other one, paired over seeds, with a 95 % interval."""
     scores = {
         (record.version, record.environment, record.agent): {
             e["seed"]: float(e["score"]) for e in record.seeds
@@ -81,14 +85,14 @@ def comparisons(results: Path) -> list[tables.Row]:
     found = []
     for version in VERSIONS:
         for environment in CONTROL:
-            for other in COMPARED:
-                first = scores.get((version, environment, "xlvin-r"), {})
+            for other in COMPARED[agent]:
+                first = scores.get((version, environment, agent), {})
                 second = scores.get((version, environment, other), {})
                 shared = sorted(first.keys() & second.keys())
                 if len(shared) > 1:
                     pair = paired_difference([first[s] for s in shared], [second[s] for s in shared])
                     found.append(
-                        {"version": version, "environment": environment, "xlvin-r minus": other} | pair
+                        {"version": version, "environment": environment, f"{agent} minus": other} | pair
                     )
     return found
 
@@ -105,18 +109,9 @@ def summary(results: Path) -> str:
             shown = tables.pivot(chosen, "agent", "environment", _cell)
             legend = f"Mean ± standard deviation over {many} seeds (interquartile mean; its 95 % interval)."
             parts.append(f"### This library, {version} version\n\n{legend}\n\n{tables.markdown(shown)}")
-    differences = [
-        {
-            "version": row["version"],
-            "environment": row["environment"],
-            "xlvin-r minus": row["xlvin-r minus"],
-            "difference": f"{row['difference']:+.1f}",
-            "95 % interval": f"{row['low']:+.1f} to {row['high']:+.1f}",
-        }
-        for row in comparisons(results)
-    ]
+    differences = [tables.markdown(shown) for agent in COMPARED if (shown := _differences(results, agent))]
     if differences:
-        parts.append(f"### Paired differences over seeds\n\n{tables.markdown(differences)}")
+        parts += ["### Paired differences over seeds", *differences]
     return "\n\n".join(parts)
 
 
@@ -130,10 +125,24 @@ def headline(results: Path) -> str:
         {"agent": agent}
         | {f"{name}, printed": _printed_cell(name, agent) for name in environments}
         | {f"{name}, here": measured.get(agent, {}).get(name, "") for name in environments}
-        for agent in AGENTS
+        for agent in ALL
+        if agent in AGENTS or agent in measured
     ]
     columns = ["agent", *(f"{name}, {side}" for name in environments for side in ("printed", "here"))]
     return tables.markdown(lines, columns)
+
+
+def _differences(results: Path, agent: str) -> list[tables.Row]:
+    return [
+        {
+            "version": row["version"],
+            "environment": row["environment"],
+            f"{agent} minus": row[f"{agent} minus"],
+            "difference": f"{row['difference']:+.1f}",
+            "95 % interval": f"{row['low']:+.1f} to {row['high']:+.1f}",
+        }
+        for row in comparisons(results, agent)
+    ]
 
 
 def _cell(row: tables.Row) -> str:
@@ -158,12 +167,14 @@ def figure(results: Path, path: Path) -> None:
     from matplotlib.figure import Figure
 
     table = {(r.version, r.environment, r.agent): r for r in read_all(results, NAME)}
+    measured = {agent for _, _, agent in table}
+    shown = [agent for agent in ALL if agent in AGENTS or agent in measured]
     picture = Figure(figsize=(11, 6.4), layout="constrained")
     axes = picture.subplots(2, len(CONTROL), sharex=True)
     for row, version in enumerate(VERSIONS):
         for column, environment in enumerate(CONTROL):
             axis = axes[row, column]
-            for place, agent in enumerate(AGENTS):
+            for place, agent in enumerate(shown):
                 record = table.get((version, environment, agent))
                 if record is not None:
                     spread = [
@@ -184,7 +195,7 @@ def figure(results: Path, path: Path) -> None:
                     axis.plot(place, PAPER[environment][agent][0], marker="_", ms=14, mew=1.2, color="black")
             axis.set_title(environment if row == 0 else "", fontsize=10)
             axis.set_ylabel(f"{version} version" if column == 0 else "")
-            axis.set_xticks(range(len(AGENTS)), AGENTS, rotation=35, ha="right", fontsize=8)
+            axis.set_xticks(range(len(shown)), shown, rotation=35, ha="right", fontsize=8)
             axis.grid(axis="y", alpha=0.25)
             axis.spines[["top", "right"]].set_visible(False)
     picture.suptitle(

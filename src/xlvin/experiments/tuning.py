@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from xlvin.agents.registry import VALUE_BASED
 from xlvin.experiments.workers import run_jobs
-from xlvin.training.config import TrainConfig
+from xlvin.training import value_presets
+from xlvin.training.config import DQNConfig, TrainConfig
 from xlvin.training.evaluation import evaluate
 from xlvin.training.presets import GENERAL, preset, with_settings
+from xlvin.training.run import make_trainer
 from xlvin.training.seeding import generator
-from xlvin.training.trainer import Trainer
 
 FIRST_SEED = 1000
 
@@ -64,6 +66,30 @@ SPECIAL: dict[str, dict[str, tuple[Any, ...]]] = {
         "reward_scale": (0.02, 0.05),
     },
 }
+# Agents with a value tail: fields of DQNConfig as well.
+VALUE_SPACE: dict[str, tuple[Any, ...]] = {
+    "learning_rate": (3e-4, 1e-3, 3e-3),
+    "updates": (100, 200, 400),
+    "n_step": (1, 3, 5, 10),
+    "target_mix": (0.003, 0.01, 0.03),
+    "epsilon_end": (0.01, 0.05),
+    "epsilon_share": (0.2, 0.5),
+    "discount": (0.97, 0.99, 0.995),
+    "reward_scale": (0.1, 1.0),
+    "anneal": (False, True),
+    "transe_coef": (0.001, 0.01, 0.1, 1.0),
+    "inputs": ("standard", "symlog"),
+}
+SPECIAL_VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
+    "CartPole-v0": {
+        "updates": (300, 1000),
+        "discount": (0.9, 0.95, 0.99),
+        "inputs": ("bounds", "bounds", "standard", "symlog"),
+    },
+    "Acrobot-v1": {"novelty_coef": (0.0, 1.0)},
+    "MountainCar-v0": {"novelty_coef": (0.0, 1.0)},
+    "LunarLander-v3": {"reward_scale": (0.02, 0.05)},
+}
 
 
 @dataclass(frozen=True)
@@ -78,25 +104,32 @@ class Trial:
     device: str = "cpu"
 
 
-def sample(environment: str, trial: int) -> dict[str, Any]:
-    """The settings of a trial; the same for every agent."""
+def sample(environment: str, trial: int, values: bool = False) -> dict[str, Any]:
+    """The settings of a trial; the same for every agent with a policy, or for every one with values."""
     stream = generator(trial, f"tuning {environment}")
-    space = SPACE | SPECIAL.get(environment, {})
+    spaces = (VALUE_SPACE, SPECIAL_VALUES) if values else (SPACE, SPECIAL)
+    space = spaces[0] | spaces[1].get(environment, {})
     return {name: choices[int(stream.integers(len(choices)))] for name, choices in space.items()}
 
 
 def untuned(environment: str, agent: str) -> TrainConfig:
     """Where every search starts."""
-    return replace(preset(environment, agent), ppo=GENERAL)
+    start = preset(environment, agent)
+    if agent in VALUE_BASED:
+        return with_settings(
+            replace(start, ppo=value_presets.Q_LEARNING, values=DQNConfig()),
+            value_presets.GENERAL.get(agent, {}),
+        )
+    return replace(start, ppo=GENERAL)
 
 
 def run_trial(trial: Trial) -> list[float]:
     """Greedy score of every seed after training."""
     config = with_settings(untuned(trial.environment, trial.agent), trial.settings)
-    trainer = Trainer(replace(config, first_seed=trial.first_seed, seeds=trial.seeds), trial.device)
+    trainer = make_trainer(replace(config, first_seed=trial.first_seed, seeds=trial.seeds), trial.device)
     while not trainer.finished:
         trainer.train_round()
-    trainer.actors.close()
+    trainer.close()
     scores = evaluate(trainer.members(), trial.environment, trainer.config.seed_list, 50, trial.device)
     return [float(score) for score in np.mean(scores, 1)]
 
@@ -112,7 +145,7 @@ def search(
 ) -> None:
     """Run sampled trials and append each outcome to `path` as a line of JSON when it is known."""
     jobs = [
-        Trial(environment, agent, sample(environment, trial), FIRST_SEED, seeds, device)
+        Trial(environment, agent, sample(environment, trial, agent in VALUE_BASED), FIRST_SEED, seeds, device)
         for trial in trials
         for environment in environments
         for agent in agents

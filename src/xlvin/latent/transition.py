@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import NamedTuple, cast
 
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, linear
 
 from xlvin.errors import XLVINError
+
+
+class Outcomes(NamedTuple):
+    """What may come of every action."""
+
+    successors: Tensor  # [..., A M, k], h + T; the samples of an action lie together
+    chances: Tensor | None  # [..., A, M], how probable each sample of an action is; None: there is but one
 
 
 class TransitionModel(nn.Module):
@@ -22,6 +29,8 @@ class TransitionModel(nn.Module):
     vector is looked up, one row of W_action per action.
     """
 
+    samples = 1  # M, successors of a state and an action
+
     def __init__(self, width: int, actions: int, hidden: int) -> None:
         super().__init__()
         if min(width, actions, hidden) < 1:
@@ -31,13 +40,18 @@ class TransitionModel(nn.Module):
             )
         self.width, self.actions = width, actions
         self.state = nn.Linear(width, hidden)
-        self.action = nn.Embedding(actions, hidden)
+        self.action = nn.Embedding(self.branches, hidden)
         self.hidden = nn.Linear(hidden, hidden)
         self.norm = nn.LayerNorm(hidden)
         self.output = nn.Linear(hidden, width)
         # Both parts start as one layer on the concatenation would: their inputs count together.
         for part in (self.state.weight, self.state.bias, self.action.weight):
             nn.init.uniform_(part, -((width + actions) ** -0.5), (width + actions) ** -0.5)
+
+    @property
+    def branches(self) -> int:
+        """A M, successors of a state."""
+        return self.actions * self.samples
 
     @property
     def core(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -49,7 +63,7 @@ class TransitionModel(nn.Module):
 
         [..., k] -> [..., A, hidden]; a smaller (negative) `dim` puts the actions further to the front.
         """
-        rows = self.action.weight.view(self.actions, *[1] * (-dim - 2), -1)
+        rows = self.action.weight.view(self.branches, *[1] * (-dim - 2), -1)
         return think(self.state(states).unsqueeze(dim) + rows, *self.core)
 
     def forward(self, states: Tensor, dim: int = -2) -> Tensor:
@@ -59,6 +73,10 @@ class TransitionModel(nn.Module):
     def successors(self, states: Tensor, dim: int = -2) -> Tensor:
         """h + T(h, a) for every action, [..., k] -> [..., A, k]; `dim` as in `features`."""
         return states.unsqueeze(dim) + cast(Tensor, self(states, dim))
+
+    def outcomes(self, states: Tensor, dim: int = -2) -> Outcomes:
+        """`successors`, and how probable each is; `dim` as in `features`."""
+        return Outcomes(self.successors(states, dim), None)
 
     def translation(self, states: Tensor, action: Tensor) -> Tensor:
         """T(h, a) for one action each, [..., k] and [...] int64 -> [..., k]."""

@@ -82,15 +82,28 @@ class WorldModel(nn.Module):
     low: Tensor  # [o], the smallest value seen
     high: Tensor  # [o], the largest
 
+    coordinates: Tensor | None  # [A, f]
+
     def __init__(
-        self, observation: int, actions: int, members: int = 5, hidden: int = 64, discrete: bool = False
+        self,
+        observation: int,
+        actions: int,
+        members: int = 5,
+        hidden: int = 64,
+        discrete: bool = False,
+        coordinates: Tensor | None = None,
     ) -> None:
+        """`coordinates` [A, f] say where actions are, so that the model can compare them; else one-hot."""
         super().__init__()
         self.actions, self.discrete = actions, discrete
-        self.dynamics = Network(members, observation + actions, hidden, observation)
-        self.outcome = Network(members, 3 * observation + actions, hidden, 3)
-        for name in ("mean", "delta_mean", "low", "high"):
+        self.register_buffer("coordinates", coordinates, persistent=False)
+        read = actions if coordinates is None else coordinates.shape[1]
+        self.dynamics = Network(members, observation + read, hidden, observation)
+        self.outcome = Network(members, 3 * observation + read, hidden, 3)
+        for name in ("mean", "delta_mean"):
             self.register_buffer(name, torch.zeros(observation))
+        self.register_buffer("low", torch.full((observation,), -torch.inf))
+        self.register_buffer("high", torch.full((observation,), torch.inf))
         for name in ("scale", "delta_scale"):
             self.register_buffer(name, torch.ones(observation))
         self.register_buffer("reward_mean", torch.zeros(()))
@@ -102,8 +115,13 @@ class WorldModel(nn.Module):
         return (observation - self.mean) / self.scale
 
     def inputs(self, observation: Tensor, action: Tensor) -> Tensor:
-        """[..., o] and [...] int64 -> [..., o + A], what the dynamics reads."""
-        return torch.cat((self.standardise(observation), _one_hot(action, self.actions)), -1)
+        """[..., o] and [...] int64 -> [..., o + A] or [..., o + f], what the dynamics reads."""
+        return torch.cat((self.standardise(observation), self.read(action)), -1)
+
+    def read(self, action: Tensor) -> Tensor:
+        """[...] int64 -> [..., A] one-hot, or [..., f] coordinates."""
+        chosen = _one_hot(action, self.actions)
+        return chosen if self.coordinates is None else chosen @ self.coordinates
 
     def forward(self, observation: Tensor, action: Tensor, uniform: Tensor) -> Imagined:
         """One imagined step, [E, N, o] and [E, N] int64; `uniform` [E, N, 2] decides what is drawn."""
@@ -131,6 +149,8 @@ class WorldModel(nn.Module):
             drawn = (predicted.softmax(-1).cumsum(-1)[..., :-1] < uniform).sum(-1)
             return _one_hot(drawn, predicted.shape[-1])
         moved = observation + predicted * self.delta_scale + self.delta_mean
+        room = self.high - self.low  # a prediction of a prediction may run away
+        moved = torch.maximum(torch.minimum(moved, self.high + room), self.low - room)
         drawn = torch.where(uniform < predicted.sigmoid(), self.high, self.low)
         return torch.where(self.binary, drawn, moved)
 

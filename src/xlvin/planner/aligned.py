@@ -9,12 +9,14 @@ the policy. From the leaves, where V = v(h), to the root:
     V(s)   <- v(s) + decode(reduce_a y(s, a))                                 at inner nodes
     Q(s, a) = v(s) + decode(y(s, a))                                          at the root, for each action
 
-with s_a = s + T(s, a). Nothing but these scalars passes from level to level, so the two products before a
-message are one matrix on four numbers: [V(s), r(s, a), V(s_a), r(s_a, a)].
+with s_a = s + T(s, a). Where T has several outcomes for an action, the message act(...) is the expectation
+over them, as in pretraining. Nothing but these scalars passes from level to level, so the two products before
+a message are one matrix on four numbers: [V(s), r(s, a), V(s_a), r(s_a, a)].
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,10 +26,11 @@ from torch.nn.functional import layer_norm, linear
 
 from xlvin.errors import XLVINError
 from xlvin.executor.network import Executor, Processor
+from xlvin.latent.stochastic import StochasticTransitionModel
 from xlvin.latent.transition import TransitionModel, think
 from xlvin.planner.backup import ActionValues
 from xlvin.planner.pieces import in_pieces, piece_size
-from xlvin.planner.tree import grow
+from xlvin.planner.tree import grow_weighed
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +39,7 @@ class ValuedTree:
 
     embedding: tuple[Tensor, ...]  # [A^d, B, k] each
     value: tuple[Tensor, ...]  # [A^d, B] each: V, at the leaves v(h)
+    chance: tuple[Tensor, ...] = ()  # [A^d, A, M, B] each, where actions have M outcomes; not of the leaves
 
 
 class AlignedPlanner(nn.Module):
@@ -85,21 +89,24 @@ class AlignedPlanner(nn.Module):
 
     def forward(self, embedding: Tensor) -> ActionValues:
         """The planned values and the predicted rewards of every action in states [B, k]."""
-        levels = grow(self.transition, embedding, self.depth - 1)
+        levels, weighed = grow_weighed(self.transition, embedding, self.depth - 1)
+        chances: Sequence[Tensor | None] = weighed or [None] * (self.depth - 1)
         grounded = [self._ground(level) for level in levels]
         value = self._back_up_leaves(levels[-1], grounded[-1], per_action=self.depth == 1)
         for depth in reversed(range(self.depth - 1)):
-            value = self._back_up(grounded[depth], value, grounded[depth + 1], per_action=depth == 0)
+            own, children, chance = grounded[depth], grounded[depth + 1], chances[depth]
+            value = self._back_up(own, value, children, chance, per_action=depth == 0)
         return ActionValues(value.squeeze(0), grounded[0].squeeze(0)[..., 1:])
 
     def tree(self, embedding: Tensor) -> ValuedTree:
         """The whole tree of states [B, k] with the value that the executor decodes at every node."""
-        levels = grow(self.transition, embedding, self.depth)
+        levels, weighed = grow_weighed(self.transition, embedding, self.depth)
+        chances: Sequence[Tensor | None] = weighed or [None] * self.depth
         grounded = [self._ground(level) for level in levels]
         values = [grounded[-1][..., 0]]
-        for own, children in zip(grounded[-2::-1], grounded[:0:-1], strict=True):
-            values.insert(0, self._back_up(own, values[0], children, per_action=False))
-        return ValuedTree(tuple(levels), tuple(values))
+        for own, children, chance in zip(grounded[-2::-1], grounded[:0:-1], chances[::-1], strict=True):
+            values.insert(0, self._back_up(own, values[0], children, chance, per_action=False))
+        return ValuedTree(tuple(levels), tuple(values), tuple(weighed))
 
     def _ground(self, nodes: Tensor) -> Tensor:
         """[v(h), r(h, 1), ..., r(h, A)], [..., k] -> [..., 1 + A]."""
@@ -110,17 +117,26 @@ class AlignedPlanner(nn.Module):
         weight = torch.cat((self.value.weight, self.reward.weight))
         return weight, torch.cat((self.value.bias, self.reward.bias))
 
-    def _back_up(self, own: Tensor, value: Tensor, children: Tensor, per_action: bool) -> Tensor:
+    def _back_up(
+        self, own: Tensor, value: Tensor, children: Tensor, chance: Tensor | None, per_action: bool
+    ) -> Tensor:
         """V [M, B], or per action Q [M, B, A], of nodes from their children.
 
         `own` [M, B, 1 + A] and `children` [M A, B, 1 + A] are what the heads say; `value` [M A, B] is the
-        children's V, backed up before.
+        children's V, backed up before. With chances [M, A, samples, B] each action has several children.
         """
-        family = (len(own), self.transition.actions, own.shape[1])
-        successor_value = value.reshape(family).movedim(1, -1)
-        successor_reward = _of_own_action(children[..., 1:].reshape(*family, -1).movedim(1, -2))
-        processor = self.executor.processor
-        return _sweep(processor, per_action, own, successor_value, successor_reward, *self._weights())
+        processor, transition, count = self.executor.processor, self.transition, own.shape[1]
+        if chance is None:
+            family: tuple[int, ...] = (len(own), transition.actions, count)
+            values = value.reshape(family).movedim(1, -1)
+            rewards = _of_own_action(children[..., 1:].reshape(*family, -1).movedim(1, -2))
+        else:
+            family = (len(own), transition.actions, transition.samples, count)
+            values = value.reshape(family).movedim(-1, 1)  # [M, B, A, samples]
+            every = children[..., 1:].reshape(*family, -1).movedim((3, 2), (1, 2))  # [M, B, samples, A, A]
+            rewards = _of_own_action(every).transpose(-2, -1)
+            chance = chance.movedim(-1, 1)
+        return _sweep(processor, per_action, chance, own, values, rewards, *self._weights())
 
     def _back_up_leaves(self, level: Tensor, own: Tensor, per_action: bool) -> Tensor:
         """The same for the level above the leaves [M, B, k], which are never stored.
@@ -129,7 +145,7 @@ class AlignedPlanner(nn.Module):
         """
         transition, heads = self.transition, self._heads()[0]
         rows = [part.flatten(0, 1) for part in (transition.state(level), own)]
-        shared = (
+        shared: tuple[Tensor, ...] = (
             transition.action.weight,
             heads @ transition.output.weight,
             linear(transition.output.bias, heads),
@@ -137,8 +153,11 @@ class AlignedPlanner(nn.Module):
             *self._weights(),
         )
         function = partial(_sweep_leaves, self.executor.processor, per_action)
+        if isinstance(transition, StochasticTransitionModel):
+            shared = (transition.weigh.weight, *shared)
+            function = partial(_sweep_sampled_leaves, self.executor.processor, per_action)
         backed_up = in_pieces(
-            function, rows, shared, piece_size(rows[0], transition.actions, self.max_leaves)
+            function, rows, shared, piece_size(rows[0], transition.branches, self.max_leaves)
         )
         return backed_up.view(*own.shape[:2], *backed_up.shape[1:])
 
@@ -157,9 +176,10 @@ class AlignedPlanner(nn.Module):
 def _sweep(
     processor: Processor,
     per_action: bool,
+    chance: Tensor | None,  # [..., A, M]; None: actions have one outcome, and what follows no dimension M
     own: Tensor,  # [..., 1 + A], v(s) and the rewards of its actions
-    successor_value: Tensor,  # [..., A], V(s_a)
-    successor_reward: Tensor,  # [..., A], r(s_a, a)
+    successor_value: Tensor,  # [..., A, M], V(s_a)
+    successor_reward: Tensor,  # [..., A, M], r(s_a, a)
     node: Tensor,  # [w, 2], reads V(s) and r(s, a)
     message: Tensor,  # [w, 4], reads the same and what the successor sends
     edge: Tensor,  # [w]
@@ -169,8 +189,14 @@ def _sweep(
 ) -> Tensor:
     """One sweep of the executor: V [...], or per action Q [..., A]."""
     value, reward = own[..., :1], own[..., 1:]
-    features = torch.stack((value.expand(reward.shape), reward, successor_value, successor_reward), -1)
-    candidates = linear(features[..., :2], node) + processor.activate(linear(features, message, edge))
+    here = torch.stack((value.expand(reward.shape), reward), -1)  # [..., A, 2]
+    there = torch.stack((successor_value, successor_reward), -1)  # [..., A, M, 2]
+    if chance is None:
+        messages = processor.activate(linear(torch.cat((here, there), -1), message, edge))
+    else:
+        both = torch.cat((here.unsqueeze(-2).expand(there.shape), there), -1)
+        messages = (processor.activate(linear(both, message, edge)) * chance.unsqueeze(-1)).sum(-2)
+    candidates = linear(here, node) + messages
     if norm:
         scale, shift = norm
         candidates = layer_norm(candidates, candidates.shape[-1:], scale, shift)  # [..., A, w]
@@ -192,7 +218,27 @@ def _sweep_leaves(
     features = think(first.unsqueeze(-2) + action_rows, *weights[:4])  # [R, A, F]
     leaves = own.unsqueeze(-2) + linear(features, gain, offset)  # [R, A, 1 + A]
     rewards = _of_own_action(leaves[..., 1:])
-    return _sweep(processor, per_action, own, leaves[..., 0], rewards, *weights[4:])
+    return _sweep(processor, per_action, None, own, leaves[..., 0], rewards, *weights[4:])
+
+
+def _sweep_sampled_leaves(
+    processor: Processor,
+    per_action: bool,
+    first: Tensor,  # [R, F]
+    own: Tensor,  # [R, 1 + A]
+    weigh: Tensor,  # [1, F], from T's features to the logit of a sample
+    action_rows: Tensor,  # [A M, F]
+    gain: Tensor,  # [1 + A, F]
+    offset: Tensor,  # [1 + A]
+    *weights: Tensor,
+) -> Tensor:
+    actions = own.shape[-1] - 1
+    features = think(first.unsqueeze(-2) + action_rows, *weights[:4])
+    features = features.view(len(own), actions, -1, features.shape[-1])  # [R, A, M, F]
+    chance = linear(features, weigh).squeeze(-1).softmax(-1)  # [R, A, M]
+    leaves = own.unsqueeze(-2).unsqueeze(-2) + linear(features, gain, offset)  # [R, A, M, 1 + A]
+    rewards = _of_own_action(leaves[..., 1:].transpose(-3, -2)).transpose(-2, -1)
+    return _sweep(processor, per_action, chance, own, leaves[..., 0], rewards, *weights[4:])
 
 
 def _of_own_action(reward: Tensor) -> Tensor:

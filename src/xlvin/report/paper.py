@@ -86,10 +86,34 @@ EXHIBITS = (
         "adds.",
     ),
     Exhibit(
+        "depth-width",
+        "Depth and width of the tree",
+        None,
+        "What K = 1 to 10 and 2 to 18 actions cost and earn, on full trees and along a beam.",
+    ),
+    Exhibit(
+        "speed",
+        "Speed",
+        None,
+        "Ratios of time against plain versions of the same thing; the rounds of a comparison are its seeds.",
+    ),
+    Exhibit(
         "imagination",
         "Learning from imagined steps",
         None,
         "What the latent model is worth as a source of training data.",
+    ),
+    Exhibit(
+        "stochastic",
+        "Worlds that roll dice",
+        None,
+        "What section 3.1's remedy is worth: a tree with several outcomes for every action.",
+    ),
+    Exhibit(
+        "continuous",
+        "Continuous actions",
+        None,
+        "Actions cut into bins, with and without imagination, against a Gaussian policy.",
     ),
     Exhibit(
         "imitation",

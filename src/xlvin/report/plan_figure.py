@@ -35,6 +35,7 @@ LEGEND = (
     "Discs are states of the latent tree, coloured by the value that the critic gives them. "
     "Lines are actions, as wide as the\nactor finds them probable. Orange: the path of most probable actions."
 )
+SAMPLED = " Outcomes of an action are numbered ·1, ·2, ...; lines count their chances too."
 THINNED = " Of a large tree, the most probable children are shown."
 
 
@@ -56,7 +57,8 @@ def plan_figure(
     page = Page(10.0, 2.1 + max(beside, min(0.3 * _rows(nodes), 7.0)))
     top = page.height - 1.1
     page.write(0.25, page.height - 0.2, title, va="top", fontsize=13.5, fontweight="bold")
-    legend = LEGEND + (THINNED if any(node.hidden for node in nodes) else "")
+    sampled = SAMPLED if any(node.sample >= 0 for node in nodes) else ""
+    legend = LEGEND + sampled + (THINNED if any(node.hidden for node in nodes) else "")
     page.write(0.25, 0.15, legend, va="bottom", fontsize=8.5, color=SOFT)
 
     values = [node.value for node in nodes]
@@ -114,7 +116,8 @@ def _draw_tree(
         text = "now" if level == 0 else f"after {level} action{'s' if level > 1 else ''}"
         _label(axes, (level, -0.5), (0.0, 10.0), text, ha="center", fontsize=9, color=SOFT)
     for node in nodes[1:]:
-        _draw_edge(axes, nodes[node.parent], node, names[node.action], room[node.depth])
+        name = names[node.action] + (f" ·{node.sample + 1}" if node.sample >= 0 else "")
+        _draw_edge(axes, nodes[node.parent], node, name, room[node.depth])
     for node in nodes:
         _draw_node(axes, node, scale, room[node.depth], node.depth == depth)
 

@@ -35,6 +35,14 @@ class Level(Protocol):
     def action(self) -> Array:
         """After which action, [M]."""
 
+    @property
+    def sample(self) -> Array:
+        """Which outcome of it, [M]; 0 where there is but one."""
+
+    @property
+    def chance(self) -> Array:
+        """How probable that outcome is after the action, [M]."""
+
 
 class Plan(Protocol):
     """A tree of imagined states, as `agent.plan` gives it for one observation."""
@@ -52,7 +60,8 @@ class Node:
     value: float
     parent: int = -1  # position in the list of nodes; -1 for the root
     action: int = -1  # the action that leads here; -1 for the root
-    probability: float = 1.0  # of that action at the parent
+    sample: int = -1  # which outcome of that action; -1 where there is but one
+    probability: float = 1.0  # of that action at the parent, and of this outcome of it
     greedy: bool = True  # whether the path of most probable actions comes through
     hidden: int = 0  # children left out
     row: float = 0.0  # from the top; siblings that are leaves stand one row apart
@@ -66,7 +75,8 @@ def arrange(plan: Plan, most_leaves: int) -> list[Node]:
     """
     if not plan.levels or len(plan.levels[0].value) != 1:
         raise XLVINError("A plan to draw has one root; plan for a single observation.")
-    for most_children in range(plan.levels[0].policy.shape[-1], 0, -1):
+    widest = max((int(np.bincount(level.parent).max()) for level in plan.levels[1:]), default=1)
+    for most_children in range(widest, 0, -1):
         nodes = _Arrangement(plan.levels, most_children).nodes
         if sum(node.depth == len(plan.levels) - 1 for node in nodes) <= most_leaves:
             break
@@ -102,13 +112,22 @@ class _Arrangement:
             return [], 0
         below, policy = self._levels[node.depth + 1], self._levels[node.depth].policy[index]
         numbers = np.flatnonzero(below.parent == index)
-        likely = numbers[np.argsort(-policy[below.action[numbers]], kind="stable")]
+        probability = step_probability(policy, below)
+        # Of the best action the likeliest outcome comes first, whatever the outcomes of others.
+        likely = numbers[np.lexsort((-probability[numbers], -policy[below.action[numbers]]))]
         kept = likely[: self._most_children]
         children = []
-        for number in kept[np.argsort(below.action[kept])].tolist():
+        several = below.sample.max() > 0
+        for number in kept[np.lexsort((below.sample[kept], below.action[kept]))].tolist():
             action, value = int(below.action[number]), float(below.value[number])
-            greedy = node.greedy and number == likely[0]
-            children.append(
-                (Node(node.depth + 1, value, position, action, float(policy[action]), greedy), number)
-            )
+            sample = int(below.sample[number]) if several else -1
+            greedy, chance = node.greedy and number == likely[0], float(probability[number])
+            child = Node(node.depth + 1, value, position, action, sample, chance, greedy)
+            children.append((child, number))
         return children, len(numbers) - len(kept)
+
+
+def step_probability(policy: Array, level: Level) -> Array:
+    """Of the step to every node of a level, [M]; `policy` [A] or [M, A] is that of its parent."""
+    taken = policy[level.action] if policy.ndim == 1 else policy[np.arange(len(level.action)), level.action]
+    return np.asarray(taken * level.chance)

@@ -65,8 +65,10 @@ def report_markdown(sections: Sequence[Section], docs: Path) -> str:
     """The overview, with links to the pages in `docs` that exist, and where the numbers come from."""
 
     def link(exhibit: Exhibit) -> str:
-        page = Path("experiments", f"{exhibit.experiment}.md")
-        return f"[{exhibit.title}]({page.as_posix()})" if (docs / page).is_file() else exhibit.title
+        for page in (Path("experiments", f"{exhibit.experiment}.md"), Path(f"{exhibit.experiment}.md")):
+            if (docs / page).is_file():
+                return f"[{exhibit.title}]({page.as_posix()})"
+        return exhibit.title
 
     sources = [
         {"experiment": section.exhibit.title} | row

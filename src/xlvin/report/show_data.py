@@ -184,11 +184,12 @@ class _Tree:
         above = np.cumsum([0, 0, *sizes])[:-2]  # where the level above each begins
         probability, path = [np.ones(1)], [np.ones(1)]
         for upper, level in pairwise(levels):
-            probability.append(upper.policy[level.parent, level.action])
+            probability.append(plan_layout.step_probability(upper.policy[level.parent], level))
             path.append(path[-1][level.parent] * probability[-1])
         self.depth = np.repeat(np.arange(len(levels)), sizes)
         self.parent = np.concatenate([lv.parent + start for lv, start in zip(levels, above, strict=True)])
         self.action = np.concatenate([level.action for level in levels])
+        self.sample = np.concatenate([level.sample for level in levels])
         self.value = np.concatenate([level.value for level in levels])
         self.embedding = np.concatenate([level.embedding for level in levels])
         self.executed = np.concatenate([level.executed for level in levels])
@@ -205,10 +206,12 @@ class _Tree:
         return max(float(np.abs(feature).max()) for feature in features)
 
     def missed(self, action: int, now: Array, after: Array) -> float | None:
-        """How far the imagined successor was from the real one, in units of the real step."""
+        """How far the imagined successor, or the nearest of several, was from the real one, in real steps."""
         imagined = self.embedding[(self.depth == 1) & (self.action == action)]
         step = float(np.linalg.norm(after - now))
-        return _short(np.linalg.norm(imagined[0] - after) / step) if len(imagined) and step > 0.0 else None
+        if not len(imagined) or step == 0.0:
+            return None
+        return float(_short(np.linalg.norm(imagined - after, axis=-1).min() / step))
 
     def data(self, projection: _Projection, bound: float, most: int) -> dict[str, Any]:
         """The kept nodes, a column per field; features in 1/127 of `bound`."""
@@ -229,6 +232,8 @@ class _Tree:
             "bound": _short(bound),
             "executed": _bytes(self.executed[inner], bound),
         }
+        if self.sample.max() > 0:
+            columns["sample"] = self.sample[kept].tolist()
         if self.entered is not None:
             change = np.linalg.norm(self.executed - self.entered, axis=-1)
             before = np.linalg.norm(self.entered, axis=-1)

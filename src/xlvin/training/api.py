@@ -37,7 +37,7 @@ def train(
 
     The data budget is a number of complete episodes or of environment steps, for each of `seeds` seeds that
     train side by side. With a `folder` the run is kept there, and the same call resumes it. `settings` are
-    fields of PPOConfig, AgentConfig and Budget by name, such as `learning_rate=1e-3, depth=3`, and
+    fields of PPOConfig, DQNConfig, AgentConfig and Budget by name, such as `learning_rate=1e-3, depth=3`, and
     `imagination=ImaginationConfig(...)`.
     """
     config = configure(environment, agent, preset, trajectories, transitions)
@@ -86,7 +86,7 @@ def configure(
 
 def override(config: TrainConfig, settings: dict[str, Any]) -> TrainConfig:
     """Replace fields by their name, wherever in the configuration they are; `discount` is PPO's."""
-    places: dict[str, Any] = {"network": config.network, "budget": config.budget, "ppo": config.ppo}
+    places: dict[str, Any] = {name: getattr(config, name) for name in ("network", "budget", "values", "ppo")}
     home = {field.name: place for place, part in places.items() for field in fields(part)}
     for name, value in settings.items():
         if name in ("evaluation_episodes", "imagination"):

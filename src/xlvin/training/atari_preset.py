@@ -5,6 +5,7 @@ from __future__ import annotations
 from xlvin.agents.base import AgentConfig
 from xlvin.agents.registry import named
 from xlvin.envs.atari import find_game
+from xlvin.errors import XLVINError
 from xlvin.training.config import Budget, PPOConfig, TrainConfig
 
 # Section 4.1: a million transitions; eight actors of 128 steps (Kostrikov's README).
@@ -36,4 +37,6 @@ def atari_preset(environment: str, agent: str) -> TrainConfig:
     """The configuration of an agent on a game."""
     depth = DEPTH.get(find_game(environment).rom, 1)
     network = AgentConfig(**named(agent), latent=LATENT, hidden=HIDDEN, depth=depth)
+    if network.kind == "gaussian":
+        raise XLVINError(f"Atari games have discrete actions and {agent} draws vectors; choose ppo.")
     return TrainConfig(environment, agent, network, BUDGET, KOSTRIKOV, evaluation_episodes=EVALUATION)

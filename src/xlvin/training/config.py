@@ -9,6 +9,11 @@ from typing import Any, Literal
 from xlvin.agents.base import AgentConfig
 from xlvin.errors import XLVINError
 
+# Share of the rounds over which the horizon grows, where it does.
+GROWING = 0.7
+# Updates of Q-learning between two reports of progress.
+PASS = 50
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -71,6 +76,9 @@ class PPOConfig:
     """Largest gradient norm of a seed's update."""
     discount: float = 0.99
     """gamma."""
+    first_discount: float | None = None
+    """gamma of the first round, if another: from there the horizon, 1 / (1 - gamma), grows by equal factors
+    and is that of `discount` after 70 % of the rounds. Who knows little should not look far ahead."""
     gae_lambda: float = 0.95
     """Mixes bootstrapped and Monte-Carlo returns; 1 is Monte-Carlo."""
     recompute: bool = False
@@ -86,7 +94,7 @@ class PPOConfig:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not math.isfinite(value):
+            if value is not None and not math.isfinite(value):
                 raise XLVINError(f"{name} is {value}; give a finite number.")
         for name in ("learning_rate", "adam_epsilon", "clip", "max_grad_norm"):
             if getattr(self, name) <= 0.0:
@@ -95,6 +103,16 @@ class PPOConfig:
             raise XLVINError("Epochs and minibatches must be at least 1.")
         if not (0.0 <= self.discount <= 1.0 and 0.0 <= self.gae_lambda <= 1.0):
             raise XLVINError("Discount and gae-lambda must lie between 0 and 1.")
+        if self.first_discount is not None and not 0.0 <= self.first_discount <= self.discount < 1.0:
+            raise XLVINError("The first discount must lie between 0 and the discount, and that below 1.")
+
+    def discount_in(self, round_: int, rounds: int) -> float:
+        """gamma of a round, counted from zero."""
+        if self.first_discount is None:
+            return self.discount
+        done = min(1.0, (round_ + 1) / (GROWING * rounds))
+        nearest, farthest = 1.0 - self.first_discount, 1.0 - self.discount
+        return 1.0 - math.pow(nearest, 1.0 - done) * math.pow(farthest, done)
 
 
 @dataclass(frozen=True)
@@ -137,8 +155,13 @@ class ImaginationConfig:
     """The model's learning rate; falls within every round."""
     weight_decay: float = 1e-4
     """Of the model's weights."""
+    model: Literal["observation", "latent"] = "observation"
+    """An ensemble that predicts observations; or the agent's own encoder and T, with heads for what steps pay
+    and what ends: then `members` does not matter."""
 
     def __post_init__(self) -> None:
+        if self.model not in ("observation", "latent"):
+            raise XLVINError(f'Imagination: the model is "observation" or "latent", not {self.model!r}.')
         if min(self.iterations, self.last_iterations, self.first_model_steps, self.model_steps) < 0:
             raise XLVINError("Imagination: iterations and model steps must not be negative.")
         if min(self.branches, self.horizon, self.epochs, self.minibatches, self.members, self.hidden) < 1:
@@ -156,6 +179,51 @@ class ImaginationConfig:
             or self.weight_decay < 0.0
         ):
             raise XLVINError("Imagination: rates, support and curiosity must be positive.")
+
+
+@dataclass(frozen=True)
+class DQNConfig:
+    """Q-learning from replay, for agents whose tail says values.
+
+    What it shares with PPO is PPO's: learning rate, annealing, largest gradient norm, discount, scale of the
+    rewards, novelty, and the weights of the losses beside it.
+    """
+
+    updates: int = 200
+    """Steps of gradient descent per round."""
+    batch: int = 32
+    """Transitions in each (Mnih et al. 2015), drawn from all data so far."""
+    n_step: int = 5
+    """Rewards that a target sums before it bootstraps; also how far outcomes are predicted."""
+    double: bool = True
+    """Let the learning network choose the action that the target network values (van Hasselt et al. 2016)."""
+    target_every: int = 1
+    """Steps between moves of the target network."""
+    target_mix: float = 0.01
+    """How far it then moves to the learning network; 1 copies it."""
+    epsilon_start: float = 1.0
+    """Share of random actions in the first round."""
+    epsilon_end: float = 0.05
+    """And at the end."""
+    epsilon_share: float = 0.2
+    """Share of the rounds over which it falls linearly from one to the other."""
+    q_coef: float = 1.0
+    """Weight of the loss on the action values themselves."""
+
+    def __post_init__(self) -> None:
+        if min(self.updates, self.batch, self.n_step, self.target_every) < 1:
+            raise XLVINError("Values: updates, batch, n-step and target-every must be at least 1.")
+        if not (0.0 <= self.epsilon_start <= 1.0 and 0.0 <= self.epsilon_end <= 1.0):
+            raise XLVINError("Values: epsilon-start and epsilon-end must lie between 0 and 1.")
+        if not (0.0 < self.epsilon_share <= 1.0 and 0.0 < self.target_mix <= 1.0):
+            raise XLVINError("Values: epsilon-share and target-mix must be positive and at most 1.")
+        if not 0.0 <= self.q_coef < math.inf:
+            raise XLVINError(f"Values: q-coef is {self.q_coef}; give a finite number, 0 or more.")
+
+    @property
+    def passes(self) -> int:
+        """Parts of a round's updates after which progress is reported."""
+        return -(-self.updates // PASS)
 
 
 @dataclass(frozen=True)
@@ -181,6 +249,9 @@ class TrainConfig:
     imagination: ImaginationConfig = field(default_factory=ImaginationConfig)
     """How it learns inside its model."""
 
+    values: DQNConfig = field(default_factory=DQNConfig)
+    """How it learns action values, where its tail says them."""
+
     def __post_init__(self) -> None:
         if self.seeds < 1 or self.first_seed < 0 or self.evaluation_episodes < 1:
             raise XLVINError("Seeds and evaluation episodes must be at least 1, the first seed at least 0.")
@@ -194,6 +265,8 @@ class TrainConfig:
     def passes(self) -> tuple[int, int]:
         """Passes over data, real and imagined, in every round but the last, and in the last."""
         imagination = self.imagination
+        if self.network.tail == "values":
+            return self.values.passes, self.values.passes
         if imagination.last_iterations == 0:
             return self.ppo.epochs, self.ppo.epochs
         real = self.ppo.epochs if imagination.real else 0
@@ -208,6 +281,7 @@ class TrainConfig:
                 "budget": Budget(**stored["budget"]),
                 "ppo": PPOConfig(**stored["ppo"]),
                 "imagination": ImaginationConfig(**stored.get("imagination", {})),
+                "values": DQNConfig(**stored.get("values", {})),
             }
             return cls(**{**stored, **parts})
         except (TypeError, KeyError, AttributeError) as error:

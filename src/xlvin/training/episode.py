@@ -54,7 +54,11 @@ def play(agent: Agent, environment: str, seed: int, steps: int) -> Episode:
     """Act greedily for one episode, or its first `steps` steps."""
     if steps < 1:
         raise XLVINError(f"{steps} steps are none; give at least 1.")
-    stage = _stage(environment)
+    if agent.config.kind == "gaussian":
+        raise XLVINError(
+            "A Gaussian policy has no chances of single actions to show; film it: `xlvin video`."
+        )
+    stage = _stage(environment, agent.config.bins or None)
     found, read = stage.shapes, agent.config
     if (found.observation, found.actions) != (read.observation, read.actions):
         stage.close()
@@ -82,13 +86,13 @@ def play(agent: Agent, environment: str, seed: int, steps: int) -> Episode:
     return Episode(tuple(moments), end, last["frame"], last["embedding"], last["value"], names, seed)
 
 
-def _stage(name: str) -> Environment:
+def _stage(name: str, bins: tuple[int, ...] | None) -> Environment:
     """The environment with frames where it can draw them, without where it cannot."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # frames are wanted, no window
     try:
-        return Environment(name, {"render_mode": "rgb_array"})
+        return Environment(name, {"render_mode": "rgb_array"}, bins)
     except XLVINError:
-        return Environment(name)
+        return Environment(name, bins=bins)
 
 
 @torch.inference_mode()

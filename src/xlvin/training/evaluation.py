@@ -38,8 +38,11 @@ def evaluate(
 
 
 def returns_of(policy: Policy, environment: str, seeds: Sequence[int], episodes: int) -> NDArray[np.float64]:
-    """Undiscounted returns [S, episodes] of a policy, on the starts that every evaluation of a seed gets."""
-    actors = Actors(environment, seeds, min(PARALLEL, episodes), {}, "evaluation")
+    """Undiscounted returns [S, episodes] of a policy, on the starts that every evaluation of a seed gets.
+
+    Its actions are those that the environment takes.
+    """
+    actors = Actors(environment, seeds, min(PARALLEL, episodes), {}, "evaluation", bins=None)
     try:
         rounds = [actors.trajectories(policy, round_) for round_ in range(-(-episodes // actors.count))]
     finally:

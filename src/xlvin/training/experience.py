@@ -22,7 +22,7 @@ class Experience:
 
     pool: Tensor  # [S, M, ...] observations
     state: Tensor  # [S, N] int64, index of s_t in the pool; s_{t+1} is at state + 1
-    action: Tensor  # [S, N] int64
+    action: Tensor  # [S, N] int64; vectors [S, N, d]
     reward: Tensor  # [S, N]
     terminated: Tensor  # [S, N] bool: no value beyond this step
     ended: Tensor  # [S, N] bool: the segment's last step; the next row belongs to another episode

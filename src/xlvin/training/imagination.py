@@ -17,11 +17,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from xlvin.binning import centres
 from xlvin.envs.environment import Shapes
 from xlvin.errors import XLVINError
 from xlvin.observations import DISCRETE
 from xlvin.training.config import ImaginationConfig, PPOConfig
 from xlvin.training.experience import Experience
+from xlvin.training.latent_learner import LatentLearner
+from xlvin.training.latent_worlds import LatentWorlds
 from xlvin.training.learner import Learner
 from xlvin.training.minibatches import Minibatches
 from xlvin.training.objective import Targets
@@ -46,7 +49,7 @@ class Units(NamedTuple):
     lowest: Tensor  # the lowest reward for ever, if that is negative
     highest: Tensor
     worst: Tensor  # the usual costs for ever
-    best: Tensor  # the best return seen
+    best: Tensor  # the best return seen; where only actions cost and none was good, as good as those are bad
 
 
 class Step(NamedTuple):
@@ -77,13 +80,29 @@ class Imagination:
             raise XLVINError(
                 "Imagination needs observations that are vectors or states; for images choose agent xlvin-r."
             )
-        self.learner, self.config, self.ppo, self.seeds = learner, config, ppo, tuple(seeds)
+        if shapes.vectors:
+            raise XLVINError(
+                "Imagination draws among actions that can be counted; for continuous ones choose ppo-imagine."
+            )
+        self.config, self.ppo, self.seeds = config, ppo, tuple(seeds)
+        self.discount = ppo.discount  # of the round; the trainer sets it
         device = learner.stack.flat.device
-        features, discrete = shapes.observation[0], shapes.given == DISCRETE
-        self.worlds = Worlds(config, seeds, features, shapes.actions, discrete, device)
-        self.replay = Replay(len(self.seeds), features, device)
+        features = shapes.observation[0]
+        self.learner, self.worlds = learner, self._worlds(learner, shapes)
+        if isinstance(self.worlds, LatentWorlds):
+            self.learner = LatentLearner(learner)
+        self.replay = Replay(len(self.seeds), (features,), device)
         self._actions = shapes.actions
         self._recorded_step = Recorder(self._step)
+
+    def _worlds(self, learner: Learner, shapes: Shapes) -> Worlds | LatentWorlds:
+        config, seeds, device = self.config, self.seeds, learner.stack.flat.device
+        if config.model == "latent":
+            return LatentWorlds(config, seeds, learner)
+        discrete = shapes.given == DISCRETE
+        return Worlds(
+            config, seeds, shapes.observation[0], shapes.actions, discrete, device, _coordinates(shapes)
+        )
 
     def learn(
         self, round_: int, last: bool, report: Callable[[int], None] | None
@@ -107,13 +126,18 @@ class Imagination:
 
     def units(self) -> Units:
         """By all data so far."""
-        rows, horizon = [], 1.0 / max(1.0 - self.ppo.discount, 1e-6)
+        rows, horizon = [], 1.0 / max(1.0 - self.discount, 1e-6)
         for seen in self.replay.seeds:
             reward = seen.reward
-            scale = RETURN_SIZE / min(horizon, LONG) / reward.abs().mean().clamp(min=1e-6)
+            size = reward.abs().mean()
+            # Without any reward yet there is no size; a huge scale would blow up the model's errors.
+            scale = RETURN_SIZE / min(horizon, LONG) / torch.where(size < 1e-6, 1.0, size)
             lowest, highest = reward.min().clamp(max=0.0), reward.max().clamp(min=0.0)
             worst = reward.clamp(max=0.0).mean()
-            best = seen.best_return(self.ppo.discount)
+            best = seen.best_return(self.discount)
+            if seen.only_actions_cost and best <= 0.0:  # to do nothing may be free: a find is worth more
+                best = -worst * horizon
+                highest = torch.maximum(highest, -worst)
             rows.append(
                 scale
                 * torch.stack(
@@ -153,12 +177,12 @@ class Imagination:
     def _limit(self, last: bool) -> Tensor:
         """How far from what was seen a branch may go, [S, 1].
 
-        To look for what is beyond pays where all steps pay alike: elsewhere rewards show the way, and what
-        the agent does not know is no better than what it does.
+        To look for what is beyond pays where all steps pay alike, or by what was done alone: elsewhere
+        rewards show the way, and what the agent does not know is no better than what it does.
         """
         config = self.config
         limits = [
-            config.support if last else config.curiosity if seen.steps_pay_alike else torch.inf
+            config.support if last else config.curiosity if seen.no_state_pays else torch.inf
             for seen in self.replay.seeds
         ]
         return torch.tensor(limits, device=self.learner.stack.flat.device).unsqueeze(1)
@@ -171,12 +195,12 @@ class Imagination:
             begin = (which[:, index] < self.config.initial_share).unsqueeze(-1)
             at_start = initial[(where[:, index] * len(initial)).long()]
             columns.append(torch.where(begin, at_start, anywhere[(where[:, index] * len(anywhere)).long()]))
-        return torch.stack(columns, 1)
+        return self.worlds.place(torch.stack(columns)).transpose(0, 1).contiguous()
 
     @torch.no_grad()
     def _step(self, state: Tensor, uniform: Tensor, landmarks: Tensor, unit: Tensor) -> Step:
         """Act in states [S, B, o] and imagine what comes of it; `uniform` [S, B, 3] decides what is drawn."""
-        output = self.learner.stack.apply(self.learner.agent, state)
+        output = self.learner.speak(state)
         log_probs = output.logits.log_softmax(-1)
         action = (log_probs.exp().cumsum(-1)[..., :-1] < uniform[..., :1]).sum(-1)
         log_prob = log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1)
@@ -188,7 +212,7 @@ class Imagination:
         self, steps: Step, ended: Tensor, strayed: Tensor, units: Units, beyond: Tensor
     ) -> tuple[Experience, Targets]:
         """What was imagined, as if it were real, with advantages; `beyond` [S, 1] values the unknown."""
-        ppo, flat = self.ppo, Step(*(part.flatten(1, 2) for part in steps))
+        flat = Step(*(part.flatten(1, 2) for part in steps))
 
         def possible(value: Tensor) -> Tensor:
             return torch.minimum(torch.maximum(value, units.lowest), units.highest)
@@ -198,7 +222,7 @@ class Imagination:
         ended = ended.clone()
         ended[:, :, -1] = True  # cut here, with the critic's value beyond
         terminated = flat.terminated | strayed.flatten(1)
-        reward = flat.reward * units.reward + ppo.discount * beyond * strayed.flatten(1)
+        reward = flat.reward * units.reward + self.discount * beyond * strayed.flatten(1)
         value = possible(flat.value)
         advantage = advantages(
             reward,
@@ -206,7 +230,7 @@ class Imagination:
             possible(following),
             terminated,
             ended.flatten(1),
-            ppo.discount,
+            self.discount,
             self.config.gae_lambda,
         )
         weight, count = torch.ones_like(reward), reward.shape[1]
@@ -235,13 +259,25 @@ class Imagination:
     def state(self) -> dict[str, Tensor]:
         """As tensors, for a checkpoint."""
         tensors = {f"worlds.{name}": tensor for name, tensor in self.worlds.state().items()}
+        if isinstance(self.learner, LatentLearner):
+            tensors |= {f"learner.{name}": part for name, part in self.learner.optimiser.state().items()}
         return tensors | {f"replay.{name}": tensor for name, tensor in self.replay.state().items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """From tensors."""
-        groups: dict[str, dict[str, Tensor]] = {"worlds": {}, "replay": {}}
+        groups: dict[str, dict[str, Tensor]] = {"worlds": {}, "learner": {}, "replay": {}}
         for name, tensor in state.items():
             group, _, rest = name.partition(".")
             groups[group][rest] = tensor
         self.replay.restore(groups["replay"], self._actions)
         self.worlds.restore(groups["worlds"])
+        if isinstance(self.learner, LatentLearner):
+            self.learner.optimiser.restore(groups["learner"])
+
+
+def _coordinates(shapes: Shapes) -> Tensor | None:
+    """Where binned actions are in their box, from -1 to 1 in every dimension, [A, d]; None for others."""
+    if not shapes.bins:
+        return None
+    ones = (1.0,) * len(shapes.bins)
+    return torch.from_numpy(centres(shapes.bins, [-one for one in ones], ones))

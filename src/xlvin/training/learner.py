@@ -26,14 +26,14 @@ class Learner:
         self.agent: Agent = members[0]
         self.objective = Objective(self.agent, config)
         self.optimiser = Adam(self.stack.flat, config.adam_epsilon)
-        self._recorded_outputs = Recorder(self._outputs)
+        self._recorded_outputs = Recorder(self.speak)
         self._recorded_gradient = Recorder(self.gradient)
 
     def evaluate(self, observations: Tensor) -> Output:
         """What the agents say about any number of observations [S, M, ...]; valid until the next call."""
         if observations.shape[1] <= CHUNK:
             return Output(*self._recorded_outputs(observations))
-        outputs = [self._outputs(chunk) for chunk in torch.split(observations, CHUNK, 1)]
+        outputs = [self.speak(chunk) for chunk in torch.split(observations, CHUNK, 1)]
         return Output(*(torch.cat(parts, 1) for parts in zip(*outputs, strict=True)))
 
     def learn(self, minibatch: Minibatch, learning_rate: float) -> Tensor:
@@ -46,13 +46,17 @@ class Learner:
     def gradient(self, minibatch: Minibatch) -> tuple[Tensor, Tensor]:
         """The gradient [S, P], clipped for each seed, and the loss with its terms [S, 1 + terms]."""
         loss, terms = self.stack.apply(self.objective, minibatch.sample(), prefix="agent.")
-        gradient = self.stack.gradient(loss.sum())
+        gradient = self._slope(loss.sum())
         norm = gradient.norm(dim=1, keepdim=True)
         shrink = (self.config.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
         return gradient * shrink, torch.cat((loss.detach().unsqueeze(1), terms), 1)
 
+    def _slope(self, loss: Tensor) -> Tensor:
+        """The gradient [S, P] before it is clipped."""
+        return self.stack.gradient(loss)
+
     @torch.no_grad()
-    def _outputs(self, observations: Tensor) -> Output:
+    def speak(self, observations: Tensor) -> Output:
         """What the agents say about observations [S, M, ...]."""
         output: Output = self.stack.apply(self.agent, observations)
         return output

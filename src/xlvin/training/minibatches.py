@@ -16,6 +16,7 @@ from xlvin.training.objective import Sample, Targets
 from xlvin.training.seeding import generator
 
 Array = NDArray[Any]
+TARGETS = len(Targets._fields)
 
 
 class Minibatch(NamedTuple):
@@ -23,13 +24,16 @@ class Minibatch(NamedTuple):
 
     observation: Tensor  # [S, B, ...]
     next_observation: Tensor  # [S, B, ...], the true successor
-    integers: Tensor  # [S, B, 2]: action, negative
-    numbers: Tensor  # [S, B, 6]: reward, the targets, weight
+    integers: Tensor  # [S, B, 2]: action, or zero if that is a vector, negative
+    numbers: Tensor  # [S, B, 6 + d]: reward, the targets, an action that is a vector, weight
 
     def sample(self) -> Sample:
         """With every column by its name; views."""
         action, negative = self.integers.unbind(-1)
-        reward, *targets, weight = self.numbers.unbind(-1)
+        reward, *numbers, weight = self.numbers.unbind(-1)
+        targets, vector = numbers[:TARGETS], numbers[TARGETS:]
+        if vector:
+            action = torch.stack(vector, -1)
         batch = Batch(self.observation, action, reward, self.next_observation, negative)
         return Sample(batch, Targets(*targets), weight)
 
@@ -43,8 +47,10 @@ class Minibatches:
         self._pool, self._counts = experience.pool, experience.count
         self._seeds, self._parts = seeds, parts
         # Picked together: one copy of all numbers of a row instead of one for each.
-        self._integers = torch.stack((experience.state, experience.action), -1)
-        self._numbers = torch.stack((reward, *targets), -1)
+        action, vectors = experience.action, experience.action.ndim > experience.state.ndim
+        number = torch.zeros_like(experience.state) if vectors else action
+        self._integers = torch.stack((experience.state, number), -1)
+        self._numbers = torch.stack((reward, *targets, *(action.unbind(-1) if vectors else ())), -1)
 
     def shuffled(self, round_: int, epoch: int) -> Iterator[Minibatch]:
         """Every transition once, in parts of nearly equal size."""

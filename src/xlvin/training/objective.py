@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from xlvin.agents.base import Agent, Batch
+from xlvin.agents.base import Agent, Batch, Output
 from xlvin.training.config import PPOConfig
 from xlvin.training.losses import clipped_value_loss, policy_loss, value_loss, weighted_mean
 
@@ -44,9 +44,9 @@ class Objective(nn.Module):
     def forward(self, sample: Sample) -> tuple[Tensor, Tensor]:
         """What to descend [], and its terms without their weights [terms]."""
         config, batch, targets = self.config, sample.batch, sample.targets
-        output = self.agent(batch.observation)
-        log_probs = output.logits.log_softmax(-1)
-        log_prob = log_probs.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1)
+        output = self.speak(batch.observation)
+        chosen = self.agent.distribution(output.logits)
+        log_prob = chosen.log_prob(batch.action)
         if config.clip_value:
             critic = clipped_value_loss(output.value, targets.old_value, targets.target, config.clip)
         else:
@@ -54,8 +54,8 @@ class Objective(nn.Module):
         terms = {
             "policy": policy_loss(log_prob, targets.old_log_prob, targets.advantage, config.clip),
             "value": critic,
-            "entropy": -(log_probs.exp() * log_probs).sum(-1),
-            **self.agent.auxiliary_losses(output, batch),
+            "entropy": chosen.entropy(),
+            **self.ground(output, batch),
         }
         if self.names != tuple(terms):
             self.names = tuple(terms)
@@ -63,6 +63,14 @@ class Objective(nn.Module):
         # One product and one sum for all terms: [terms, N] x [N].
         means = weighted_mean(torch.stack(list(terms.values())), sample.weight)
         return (means * self._coefficients).sum(), means.detach()
+
+    def speak(self, observation: Tensor) -> Output:
+        """What the agent says about observations [N, ...]."""
+        return cast(Output, self.agent(observation))
+
+    def ground(self, output: Output, batch: Batch) -> dict[str, Tensor]:
+        """The losses that train the agent's model, each [N]."""
+        return self.agent.auxiliary_losses(output, batch)
 
     def _coefficients_of(self, names: tuple[str, ...], device: torch.device) -> Tensor:
         config = self.config

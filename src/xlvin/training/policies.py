@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,37 +16,53 @@ from xlvin.training.stack import Stack
 
 def sampling_policy(stack: Stack, agent: Agent) -> Policy:
     """Draw actions from the policy by inverting its distribution function at the given uniform numbers."""
-    device = stack.flat.device
+    device, draw = stack.flat.device, agent.distribution(torch.zeros(2)).draw
 
     @torch.no_grad()
-    def distribution(observations: Tensor) -> Tensor:
-        """P(action <= a) for every action but the last, [S, E, A - 1]."""
+    def quantiles(observations: Tensor) -> Tensor:
         logits: Tensor = stack.apply(agent, observations).logits
-        return logits.softmax(-1).cumsum(-1)[..., :-1]
+        return agent.distribution(logits).quantiles()
 
-    recorded = Recorder(distribution)
+    recorded = Recorder(quantiles)
 
     def act(observations: Array, uniform: Array) -> Array:
-        cumulated = recorded(torch.from_numpy(observations).to(device)).cpu().numpy()
-        chosen: Array = (cumulated < uniform[..., None]).sum(-1)
-        return chosen
+        return draw(recorded(torch.from_numpy(observations).to(device)).cpu().numpy(), uniform)
+
+    return act
+
+
+def exploring_policy(stack: Stack, agent: Agent, epsilon: Callable[[], float]) -> Policy:
+    """Any action with probability epsilon, which may change from call to call; otherwise the best one."""
+    device, actions = stack.flat.device, agent.config.actions
+
+    @torch.no_grad()
+    def best(observations: Tensor) -> Tensor:
+        values: Tensor = stack.apply(agent, observations).logits
+        return values.argmax(-1)
+
+    recorded = Recorder(best)
+
+    def act(observations: Array, uniform: Array) -> Array:
+        share = epsilon()
+        chosen: Array = recorded(torch.from_numpy(observations).to(device)).cpu().numpy()
+        # Below epsilon the number is uniform again, on a shorter interval.
+        random = (uniform / max(share, 1e-12) * actions).astype(np.int64)
+        return np.where(uniform < share, random, chosen)
 
     return act
 
 
 def greedy_policy(stack: Stack, agent: Agent) -> Policy:
-    """Always the most probable action."""
+    """Always the most probable action, as the environment takes it."""
     device = stack.flat.device
 
     @torch.no_grad()
     def most_probable(observations: Tensor) -> Tensor:
-        chosen: Tensor = stack.apply(agent, observations).logits.argmax(-1)
-        return chosen
+        return agent.distribution(stack.apply(agent, observations).logits).mode()
 
     recorded = Recorder(most_probable)
 
     def act(observations: Array, uniform: Array) -> Array:
-        chosen: Array = recorded(torch.from_numpy(observations).to(device)).cpu().numpy()
-        return chosen
+        return agent.native(recorded(torch.from_numpy(observations).to(device)).cpu().numpy())
 
     return act

@@ -1,4 +1,4 @@
-"""All transitions that a run has collected, for the model to learn from and imagination to start at."""
+"""All transitions that a run has collected: what models and action values learn from."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ LIMIT = 200_000  # transitions kept per seed, the latest
 class Seen:
     """What one seed has seen, in the order of collection."""
 
-    observation: Tensor  # [N, o]
+    observation: Tensor  # [N, ...]
     action: Tensor  # [N] int64
     reward: Tensor  # [N]
-    next_observation: Tensor  # [N, o], the true successor
+    next_observation: Tensor  # [N, ...], the true successor
     terminated: Tensor  # [N], one or zero
     first: Tensor  # [N] bool: begins a segment
 
     @classmethod
-    def nothing(cls, features: int, device: torch.device) -> Seen:
+    def nothing(cls, shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Seen:
         """No transition yet."""
-        states, numbers = torch.zeros(0, features, device=device), torch.zeros(0, device=device)
+        states, numbers = torch.zeros(0, *shape, device=device, dtype=dtype), torch.zeros(0, device=device)
         return cls(states, numbers.long(), numbers, states, numbers, numbers.bool())
 
     def __len__(self) -> int:
@@ -41,7 +41,7 @@ class Seen:
 
     @property
     def starts(self) -> Tensor:
-        """The first observations of segments, [n, o]."""
+        """The first observations of segments, [n, ...]."""
         return self.observation[self.first] if self.first.any() else self.observation[:1]
 
     @property
@@ -49,6 +49,23 @@ class Seen:
         """Whether every step that ended no episode paid the same: then only ends can be good or bad."""
         paid = self.reward[self.terminated == 0.0]
         return len(paid) == 0 or bool(paid.max() - paid.min() < 1e-6)
+
+    @property
+    def no_state_pays(self) -> bool:
+        """Whether every step that ended no episode paid by its action alone: no state beats another."""
+        going = self.terminated == 0.0
+        paid, action = self.reward[going], self.action[going]
+        if len(paid) == 0:
+            return True
+        bounds = torch.stack((paid, -paid)).new_full((2, int(action.max()) + 1), -torch.inf)
+        bounds.scatter_reduce_(1, action.expand(2, -1), torch.stack((paid, -paid)), "amax")
+        spread = bounds.sum(0)  # largest minus smallest, of every action
+        return bool(spread[spread.isfinite()].max() < 1e-6)
+
+    @property
+    def only_actions_cost(self) -> bool:
+        """Whether steps pay by their action alone, and not all of them the same."""
+        return self.no_state_pays and not self.steps_pay_alike
 
     def best_return(self, discount: float) -> Tensor:
         """The largest discounted sum of rewards from any state to the end of its segment, []."""
@@ -60,8 +77,14 @@ class Seen:
 class Replay:
     """The transitions of every seed."""
 
-    def __init__(self, seeds: int, features: int, device: torch.device) -> None:
-        self.seeds = [Seen.nothing(features, device) for _ in range(seeds)]
+    def __init__(
+        self,
+        seeds: int,
+        shape: tuple[int, ...],
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.seeds = [Seen.nothing(shape, device, dtype) for _ in range(seeds)]
 
     def add(self, experience: Experience) -> None:
         """Append a round of data."""

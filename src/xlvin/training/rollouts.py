@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xlvin.envs.choices import Action
 from xlvin.envs.environment import Environment
 from xlvin.errors import RunFailedError, XLVINError
 from xlvin.training.seeding import derive_seed, generator
 
 Array = NDArray[Any]
-# (observations [S, E, ...], uniform numbers [S, E]) -> actions [S, E]
+# (observations [S, E, ...], uniform numbers [S, E]) -> actions [S, E]; for vectors both are [S, E, d]
 Policy = Callable[[Array, Array], Array]
 
 
@@ -25,7 +26,7 @@ class Segment:
     """Consecutive steps of one episode: T actions between T + 1 observations."""
 
     observations: Array  # [T + 1, ...]; the last one is the true final observation
-    actions: Array  # [T] int64
+    actions: Array  # [T] int64; vectors [T, d] float32
     rewards: Array  # [T] float32
     terminated: bool  # the last step ended the episode; False: cut by a time limit or by the rollout
 
@@ -46,7 +47,7 @@ class Actor:
         self.total = 0.0
         self._go_to([])
 
-    def replay(self, actions: Sequence[int], expected: Array) -> None:
+    def replay(self, actions: Sequence[Action], expected: Array) -> None:
         """Return to where these actions led in the current episode."""
         self._go_to(actions)
         if not np.array_equal(self.observation, expected):
@@ -63,7 +64,7 @@ class Actor:
         self._observations, self._terminated = [self.observation], False
         self._rewards: list[float] = []
 
-    def step(self, action: int) -> bool:
+    def step(self, action: Action) -> bool:
         """Act; returns whether the episode ended."""
         try:
             self.observation, reward, self._terminated, truncated = self.environment.step(action)
@@ -80,16 +81,23 @@ class Actor:
         """What was recorded: one segment, or none if there was no step."""
         if not self._rewards:
             return []
-        actions = np.array(self.environment.taken[self._start :], np.int64)
+        actions = self.taken(self._start)
         rewards = np.array(self._rewards, np.float32)
         return [Segment(np.array(self._observations), actions, rewards, self._terminated)]
+
+    def taken(self, start: int = 0) -> Array:
+        """The episode's actions from the step `start` on, [T] int64; vectors [T, d] float32."""
+        shapes, taken = self.environment.shapes, self.environment.taken[start:]
+        if shapes.vectors:
+            return np.array(taken, np.float32).reshape(-1, shapes.actions)
+        return np.array(taken, np.int64)
 
     def check(self) -> None:
         """Stop before an observation that is not finite reaches the network."""
         if not np.isfinite(self.observation).all():
             raise self._failure(self._complaint("observation"))
 
-    def _go_to(self, actions: Sequence[int]) -> None:
+    def _go_to(self, actions: Sequence[Action]) -> None:
         seed = derive_seed(self.seed, f"{self._purpose} episode", self._number, self.episode)
         try:
             self.observation = self.environment.replay(seed, actions)
@@ -111,18 +119,26 @@ class Actor:
 
 
 class Actors:
-    """S seeds x E environments that act with one policy each."""
+    """S seeds x E environments that act with one policy each; `bins` as in `Environment`."""
 
     def __init__(
-        self, name: str, seeds: Sequence[int], count: int, options: dict[str, Any], purpose: str
+        self,
+        name: str,
+        seeds: Sequence[int],
+        count: int,
+        options: dict[str, Any],
+        purpose: str,
+        bins: Sequence[int] | None = (),
     ) -> None:
         self.seeds, self.count, self.purpose = tuple(seeds), count, purpose
         self.all = [  # seed by seed
-            Actor(Environment(name, options), purpose, seed, number)
+            Actor(Environment(name, options, bins), purpose, seed, number)
             for seed in seeds
             for number in range(count)
         ]
         self.shapes = self.all[0].environment.shapes
+        # Uniform numbers of a step: one for every environment, or for every number of its vector.
+        self._draws = (count, self.shapes.actions) if self.shapes.vectors else (count,)
 
     def trajectories(self, policy: Policy, round_: int) -> list[list[Segment]]:
         """One complete episode in each environment; a list of segments per seed."""
@@ -132,7 +148,7 @@ class Actors:
             actor.restart()
         observations, running = self._observe(), [True] * len(self.all)
         while any(running):
-            uniform = np.array([stream.random(self.count) for stream in streams])
+            uniform = np.array([stream.random(self._draws) for stream in streams])
             actions = self._act(policy, observations, uniform)
             for index, actor in enumerate(self.all):
                 if running[index]:
@@ -155,7 +171,7 @@ class Actors:
                 actor.restart()
             actor.begin_segment()
         observations = self._observe()
-        uniform = np.array([stream.random((steps, self.count)) for stream in streams])
+        uniform = np.array([stream.random((steps, *self._draws)) for stream in streams])
         for step in range(steps):
             actions = self._act(policy, observations, uniform[:, step])
             ended = [index for index, actor in enumerate(self.all) if actor.step(actions[index])]
@@ -173,19 +189,19 @@ class Actors:
 
     def state(self) -> dict[str, Array]:
         """Where every environment stands, as the seed and the actions of its current episode."""
-        taken = [actor.environment.taken for actor in self.all]
+        taken = [actor.taken() for actor in self.all]
         return {
             "episode": np.array([actor.episode for actor in self.all]),
             "total": np.array([actor.total for actor in self.all]),
             "observation": np.array([actor.observation for actor in self.all]),
             "length": np.array([len(actions) for actions in taken]),
-            "action": np.array([action for actions in taken for action in actions], dtype=np.int64),
+            "action": np.concatenate(taken),
         }
 
     def restore(self, state: dict[str, Array]) -> None:
         """Return every environment to a stored state by playing its episode again."""
         length, action = state["length"], state["action"]
-        known = (action >= 0) & (action < self.shapes.actions)
+        known = np.isfinite(action) if self.shapes.vectors else (action >= 0) & (action < self.shapes.actions)
         if (
             (length < 0).any()
             or length.sum() != len(action)
@@ -216,8 +232,8 @@ class Actors:
                 actor.check()
         return observations
 
-    def _act(self, policy: Policy, observations: Array, uniform: Array) -> list[int]:
-        """The policy's actions, [S * E]; the random numbers are [S, E]."""
-        batch = observations.reshape(*uniform.shape, *observations.shape[1:])
-        actions: list[int] = policy(batch, uniform).ravel().tolist()
+    def _act(self, policy: Policy, observations: Array, uniform: Array) -> list[Action]:
+        """The policy's actions, [S * E]; the random numbers are [S, E] or, for vectors, [S, E, d]."""
+        batch = observations.reshape(*uniform.shape[:2], *observations.shape[1:])
+        actions: list[Action] = policy(batch, uniform).reshape(-1, *uniform.shape[2:]).tolist()
         return actions

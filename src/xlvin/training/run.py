@@ -38,6 +38,7 @@ from xlvin.training.imagination import REWARD_SCALE
 from xlvin.training.lock import alone_in
 from xlvin.training.tracking import make_tracker
 from xlvin.training.trainer import Metrics, Progress, Trainer
+from xlvin.training.value_trainer import ValueTrainer
 
 FORMAT = "xlvin-checkpoint-1"
 CONFIG, CHECKPOINT, METRICS, EVALUATION = (
@@ -116,8 +117,12 @@ def run(
 
 
 def make_trainer(config: TrainConfig, device: str = "cpu") -> Trainer | FrameTrainer:
-    """The loop for an environment: Atari has one of its own."""
-    return FrameTrainer(config, device) if is_atari(config.environment) else Trainer(config, device)
+    """The loop for an environment and an agent: Atari has one of its own, and so have action values."""
+    if is_atari(config.environment):
+        if config.network.tail == "values":
+            raise XLVINError("On Atari agents learn a policy; choose one of those, such as xlvin-r.")
+        return FrameTrainer(config, device)
+    return ValueTrainer(config, device) if config.network.tail == "values" else Trainer(config, device)
 
 
 def open_run(folder: Path) -> tuple[TrainConfig, list[Agent]]:

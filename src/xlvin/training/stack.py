@@ -71,8 +71,7 @@ class Stack:
 
     def gradient(self, loss: Tensor) -> Tensor:
         """d loss / d trainable weights as one flat tensor [S, P]; weights a loss does not touch get zero."""
-        gradients = torch.autograd.grad(loss, self._leaves, materialize_grads=True)
-        return torch.cat([gradient.reshape(self.size, -1) for gradient in gradients], 1)
+        return gradients(loss, (self,))[0]
 
     def load(self, weights: dict[str, Tensor]) -> None:
         """Overwrite all weights in place."""
@@ -83,6 +82,13 @@ class Stack:
     def member(self, index: int) -> dict[str, Tensor]:
         """The weights of one seed, as a state dict of the module."""
         return {name: weight[index].detach().clone() for name, weight in self.weights.items()}
+
+
+def gradients(loss: Tensor, stacks: Sequence[Stack]) -> list[Tensor]:
+    """`Stack.gradient` of a loss that depends on the weights of several stacks, for each of them."""
+    leaves = [leaf for stack in stacks for leaf in stack._leaves]
+    found = iter(torch.autograd.grad(loss, leaves, materialize_grads=True))
+    return [torch.cat([next(found).reshape(stack.size, -1) for _ in stack._leaves], 1) for stack in stacks]
 
 
 class _FlatLinear(TorchFunctionMode):

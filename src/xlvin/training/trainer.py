@@ -33,7 +33,7 @@ Metrics = dict[str, NDArray[Any]]  # by name, each [S]
 Progress = Callable[[int, int, Metrics], None]  # (round, passes of it done, latest metrics)
 
 # Stored data of any length, which checks itself.
-REPLAY = "imagination.replay."
+REPLAY = ("imagination.replay.", "replay.")
 
 
 class Trainer:
@@ -43,14 +43,29 @@ class Trainer:
 
     def __init__(self, config: TrainConfig, device: torch.device | str = "cpu") -> None:
         self.device = usable_device(device)
-        self.actors = Actors(config.environment, config.seed_list, config.budget.actors, {}, "training")
+        vectors = config.network.kind == "gaussian"
+        self.actors = Actors(
+            config.environment,
+            config.seed_list,
+            config.budget.actors,
+            {},
+            "training",
+            None if vectors else config.network.bins,
+        )
         shapes = self.actors.shapes
+        if vectors != shapes.vectors:
+            raise XLVINError(
+                f"{config.environment} has discrete actions and {config.agent} draws vectors; choose ppo."
+            )
         network = replace(
             config.network,
             observation=shapes.observation,
             given=shapes.given,
             actions=shapes.actions,
             discount=config.ppo.discount,
+            bins=shapes.bins,
+            low=shapes.low,
+            high=shapes.high,
         )
         self.config = config = replace(config, network=network)
         members = [build(network, derive_seed(seed, "weights")) for seed in config.seed_list]
@@ -81,8 +96,15 @@ class Trainer:
         """Whether the data budget is spent."""
         return self.round >= self.config.budget.rounds
 
+    @property
+    def discount(self) -> float:
+        """gamma of this round."""
+        return self.config.ppo.discount_in(self.round, self.config.budget.rounds)
+
     def train_round(self, progress: Progress | None = None) -> Metrics:
         """Collect one round of data and learn from it; returns what happened."""
+        if self.imagination is not None:
+            self.imagination.discount = self.discount
         experience, returns = self._collect()
         self.steps += np.array(experience.count)
         collected = {
@@ -120,8 +142,8 @@ class Trainer:
     def _learn(self, experience: Experience, report: Callable[[int], None] | None) -> Metrics:
         ppo, state = self.config.ppo, experience.state
         output = self.learner.evaluate(experience.pool)
-        log_probs = at(output.logits.log_softmax(-1), state)
-        old_log_prob = log_probs.gather(-1, experience.action.unsqueeze(-1)).squeeze(-1)
+        policy = self.agent.distribution(at(output.logits, state))
+        old_log_prob = policy.log_prob(experience.action)
         values = output.value
         if self.config.network.standardises:
             self._normalise(experience)
@@ -134,7 +156,7 @@ class Trainer:
                 targets = self._targets(experience, reward, values, old_log_prob)
                 batches = Minibatches(experience, reward, targets, self.config.seed_list, ppo.minibatches)
             for minibatch in batches.shuffled(self.round, epoch):
-                totals = totals + self.learner.learn(minibatch, self._learning_rate(epoch))
+                totals = totals + self.learner.learn(minibatch, self._learning_rate(epoch / ppo.epochs))
             if report:
                 report(epoch + 1)
         means = (totals / (ppo.epochs * ppo.minibatches)).cpu().numpy()
@@ -162,14 +184,15 @@ class Trainer:
             at(values, experience.state + 1),
             experience.terminated,
             experience.ended,
-            ppo.discount,
+            self.discount,
             ppo.gae_lambda,
         )
         return Targets(old_log_prob, value, standardise(advantage, experience.weight), advantage + value)
 
-    def _learning_rate(self, epoch: int) -> float:
+    def _learning_rate(self, share: float) -> float:
+        """When this share of the round's learning is done."""
         ppo = self.config.ppo
-        done = (self.round + epoch / ppo.epochs) / self.config.budget.rounds
+        done = (self.round + share) / self.config.budget.rounds
         return ppo.learning_rate * (1.0 - done) if ppo.anneal else ppo.learning_rate
 
     def _normalise(self, experience: Experience) -> None:
@@ -219,8 +242,9 @@ class Trainer:
     def restore(self, tensors: dict[str, Tensor], source: str = "The checkpoint") -> None:
         """Continue from a stored state, after checking that it is one of this run's."""
         expected = self.state()
-        if "actors.action" in tensors:  # as long as the episodes are
-            expected["actors.action"] = torch.zeros(tensors["actors.action"].numel(), dtype=torch.int64)
+        if "actors.action" in tensors and "actors.action" in expected:  # as long as the episodes are
+            stored, known = tensors["actors.action"], expected["actors.action"]
+            expected["actors.action"] = known.new_zeros((*stored.shape[:1], *known.shape[1:]))
         fixed = {name: tensor for name, tensor in tensors.items() if not name.startswith(REPLAY)}
         check_tensors(source, fixed, {n: t for n, t in expected.items() if not n.startswith(REPLAY)})
         groups: dict[str, dict[str, Tensor]] = {}

@@ -34,17 +34,24 @@ class Worlds:
         actions: int,
         discrete: bool,
         device: torch.device,
+        coordinates: Tensor | None = None,
     ) -> None:
         self.config, self.seeds = config, tuple(seeds)
         members = []
         for seed in self.seeds:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(derive_seed(seed, "world model"))
-                members.append(WorldModel(features, actions, config.members, config.hidden, discrete))
+                members.append(
+                    WorldModel(features, actions, config.members, config.hidden, discrete, coordinates)
+                )
         self.stack, self.model = Stack(members, device), members[0]
         self.optimiser = Adam(self.stack.flat, 1e-8)
         self._losses = _Losses(self.model)
         self._recorded_gradient = Recorder(self._gradient)
+
+    def place(self, observation: Tensor) -> Tensor:
+        """States of the model for observations [S, ..., o]: the same."""
+        return observation
 
     def imagine(self, observation: Tensor, action: Tensor, uniform: Tensor) -> Imagined:
         """What comes of actions [S, B] in states [S, B, o]; a branch stays with one member.
@@ -77,10 +84,8 @@ class Worlds:
             stream = generator(seed, "landmarks", round_, iteration)
             rows = torch.from_numpy(stream.integers(0, len(seen), (2, LANDMARKS))).to(seen.action.device)
             known, others = self.standardise(index, seen.next_observation[rows])
-            distances = torch.cdist(others, known)
-            nearest = torch.where(distances < 1e-6, torch.inf, distances).amin(1)  # not to themselves
             chosen.append(known)
-            units.append(nearest[nearest.isfinite()].mean().clamp(min=1e-6).nan_to_num(1.0))
+            units.append(usual_distance(others, known))
         return torch.stack(chosen), torch.stack(units).unsqueeze(1)
 
     def fit(self, replay: Replay, round_: int) -> NDArray[np.float32]:
@@ -116,10 +121,7 @@ class Worlds:
         frozen, states = self.stack.frozen, seen.observation
         columns = {"": states, "delta_": seen.next_observation - states, "reward_": seen.reward}
         for name, values in columns.items():
-            mean = values.mean(0)
-            deviation = (values - mean).abs().mean(0)
-            frozen[f"{name}mean"][index] = mean
-            frozen[f"{name}scale"][index] = torch.where(deviation < 1e-6, 1.0, deviation)
+            frozen[f"{name}mean"][index], frozen[f"{name}scale"][index] = mean_and_scale(values)
         low, high = states.amin(0), states.amax(0)
         frozen["low"][index], frozen["high"][index] = low, high
         frozen["binary"][index] = ((states == low) | (states == high)).all(0)
@@ -130,8 +132,7 @@ class Worlds:
         units = {name: tensor[index] for name, tensor in self.stack.frozen.items()}
         delta = (seen.next_observation - seen.observation - units["delta_mean"]) / units["delta_scale"]
         standard = (seen.observation - units["mean"]) / units["scale"]
-        actions = nn.functional.one_hot(seen.action, self.model.actions).float()
-        inputs = torch.cat((standard, actions), -1)
+        inputs = torch.cat((standard, self.model.read(seen.action)), -1)
         ridge = RIDGE * len(inputs) * torch.eye(inputs.shape[1], device=inputs.device)
         solution = torch.linalg.solve(inputs.T @ inputs + ridge, inputs.T @ (delta * ~units["binary"]))
         self.stack.trainable["dynamics.skip.weight"][index] = solution
@@ -150,6 +151,20 @@ class Worlds:
             groups[group][rest] = tensor
         self.stack.load(groups["weights"])
         self.optimiser.restore(groups["optimiser"])
+
+
+def mean_and_scale(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and mean absolute deviation of values [N, ...], the latter one where it is zero."""
+    mean = values.mean(0)
+    deviation = (values - mean).abs().mean(0)
+    return mean, torch.where(deviation < 1e-6, 1.0, deviation)
+
+
+def usual_distance(others: Tensor, known: Tensor) -> Tensor:
+    """The mean distance of states [N, o] to the nearest of the known ones [M, o], []."""
+    distances = torch.cdist(others, known)
+    nearest = torch.where(distances < 1e-6, torch.inf, distances).amin(1)  # not to themselves
+    return nearest[nearest.isfinite()].mean().clamp(min=1e-6).nan_to_num(1.0)
 
 
 def _pick(replay: Replay, rows: Tensor) -> Transitions:

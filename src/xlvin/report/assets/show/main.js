@@ -122,5 +122,5 @@ if (!planned) {
   at("legend").textContent =
     `A ${subject.agent} agent has no tree: it does not plan, and reads policy and value straight from the embedding h. Train xlvin-r to see a plan here.`;
 }
-if (subject.kind === "atreec") at("execution-title").textContent = "What the backup finds";
+if (["atreec", "vpn"].includes(subject.kind)) at("execution-title").textContent = "What the backup finds";
 go(Math.max(fromAddress() || 0, 0));

@@ -4,12 +4,16 @@
 function children(tree, count) {
   const below = Array.from({ length: count }, () => []);
   for (let node = 1; node < count; node++) below[tree.parent[node]].push(node);
-  below.forEach((nodes) => nodes.sort((a, b) => tree.action[a] - tree.action[b]));
+  below.forEach((nodes) => nodes.sort((a, b) => tree.action[a] - tree.action[b] || (tree.sample ? tree.sample[a] - tree.sample[b] : 0)));
   return below;
+}
+// An action, and which of its outcomes where it has several.
+function branch(tree, node) {
+  return actions[tree.action[node]] + (tree.sample ? ` ·${tree.sample[node] + 1}` : "");
 }
 function path(tree, node) {
   const taken = [];
-  for (; node > 0; node = tree.parent[node]) taken.unshift(actions[tree.action[node]]);
+  for (; node > 0; node = tree.parent[node]) taken.unshift(branch(tree, node));
   return taken;
 }
 function likelihood(tree, node) {
@@ -137,7 +141,7 @@ function showTree(tree) {
     });
     if (!labelled) return;
     const space = Math.max(4, Math.floor((0.64 * column - radius(node) - 44) / (letters * 0.56)));
-    const text = `${clip(actions[tree.action[node]], space)}  ${percent(share)}`;
+    const text = `${clip(branch(tree, node), space)}  ${percent(share)}`;
     draw(
       svg,
       "text",

@@ -1,0 +1,194 @@
+"""Worlds that roll dice: a tree with several outcomes for every action against one with their mean."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from xlvin.experiments import stochastic_bed as bed
+from xlvin.experiments.control import Cell, run_cells, split
+from xlvin.experiments.workers import Effort, run_jobs
+from xlvin.report import tables
+from xlvin.report.files import replacing
+from xlvin.report.records import Record, read, read_all, write
+from xlvin.report.statistics import paired_difference
+from xlvin.training.config import Budget
+from xlvin.training.presets import preset
+
+NAME = "stochastic"
+SEEDS = 20
+LAKE, PUSHED = "FrozenLake-v1", "xlvin/PushedCartPole-v0"
+BED = "bed"
+# Episodes of training, and how many are collected at a time.
+BUDGETS: dict[str, dict[str, Budget]] = {
+    LAKE: {"episodes-2000": Budget(total=2000, per_round=100)},
+    PUSHED: {
+        "episodes-10": Budget(total=10, per_round=5),
+        "episodes-30": Budget(total=30, per_round=5),
+    },
+}
+# Each agent with one outcome for an action, and its twin with several.
+TWINS = {"xlvin-r": "xlvin-stochastic", "xlvin-imagine": "xlvin-stochastic-imagine"}
+AGENTS = ("ppo", *[name for pair in TWINS.items() for name in pair], "ppo-imagine")
+EVALUATION = {LAKE: 1000, PUSHED: 100}
+DEPTHS = (1, 2, 3)  # of the trees in the bed
+OPTIMUM = {LAKE: 0.740}  # of FrozenLake's best policy in 100 steps, by dynamic programming
+
+
+def cells(effort: Effort) -> list[Cell]:
+    """Every agent in every world, the longest first."""
+    found = []
+    for environment, budgets in BUDGETS.items():
+        for version, budget in budgets.items():
+            for agent in reversed(AGENTS):
+                config = replace(
+                    preset(environment, agent),
+                    budget=budget,
+                    seeds=effort.seeds or SEEDS,
+                    evaluation_episodes=EVALUATION[environment],
+                )
+                found.append(Cell(version, config, effort.device))
+    size = 1 if effort.device == "cpu" else effort.seeds or SEEDS
+    return [part for cell in found if effort.wants(cell.name) for part in split(cell, size)]
+
+
+def run(results: Path, effort: Effort | None = None) -> None:
+    """Train and score what is not in the records yet."""
+    effort = effort or Effort()
+    beds = [cell for cell in bed.cells(DEPTHS, effort.seeds, effort.device) if effort.wants(cell.name)]
+    jobs = [cell for cell in reversed(beds) if not _done(results, cell)]
+    for number, (cell, record) in enumerate(run_jobs(partial(bed.measure, NAME), jobs, effort.workers), 1):
+        write(record, results)
+        told = f"{100 * sum(record.scores) / len(record.scores):.1f} % in {record.seconds:.0f} s"
+        print(f"{number}/{len(jobs)} {cell.name}: {told}", file=sys.stderr)
+    run_cells(results, NAME, cells(effort), effort.workers)
+
+
+def _done(results: Path, cell: bed.BedCell) -> bool:
+    """Whether the record of a bed's cell is there, made with these settings."""
+    path = results.joinpath(NAME, *cell.name.split("/")[:2], f"{cell.arm}.json")
+    return path.exists() and read(path).config == bed.resolved(cell)
+
+
+def rows(results: Path) -> list[tables.Row]:
+    """One row per version, world and agent, in the order of the page; the bed comes last."""
+    worlds, gambles = _rows(results)
+    return worlds + gambles
+
+
+def _rows(results: Path) -> tuple[list[tables.Row], list[tables.Row]]:
+    records = read_all(results, NAME)
+    worlds = tables.rows(record for record in records if record.version != BED)
+    gambles = tables.rows(record for record in records if record.version == BED)
+    versions = [version for budgets in BUDGETS.values() for version in budgets]
+    worlds = tables.ordered(worlds, environment=[*BUDGETS], version=versions, agent=AGENTS)
+    depths = [f"depth-{depth}" for depth in DEPTHS]
+    return worlds, tables.ordered(gambles, agent=[*bed.ARMS], environment=depths)
+
+
+def comparisons(results: Path) -> list[tables.Row]:
+    """Several outcomes minus their mean, paired over seeds, with 95 % intervals."""
+    records = {(r.environment, r.version, r.agent): r for r in read_all(results, NAME)}
+    wanted = [
+        (environment, version, first, second)
+        for environment, budgets in BUDGETS.items()
+        for version in budgets
+        for second, first in TWINS.items()
+    ]
+    pairs = (("aligned-2", "aligned-1"), ("aligned-3", "aligned-1"), ("paper-3", "paper-1"))
+    wanted += [(f"depth-{depth}", BED, *pair) for pair in pairs for depth in DEPTHS]
+    found = []
+    for environment, version, *names in wanted:
+        first, second = (records.get((environment, version, name)) for name in names)
+        if first is not None and second is not None:
+            row = {"world": environment, "data": version, "difference": " - ".join(names)}
+            found.append(row | _paired(first, second))
+    return found
+
+
+def _paired(first: Record, second: Record) -> tables.Row:
+    ours, theirs = (
+        {entry["seed"]: float(entry["score"]) for entry in record.seeds} for record in (first, second)
+    )
+    shared = sorted(ours.keys() & theirs.keys())
+    pair = paired_difference([ours[seed] for seed in shared], [theirs[seed] for seed in shared])
+    return {
+        "mean": f"{pair['difference']:+.3f}",
+        "95 % interval": f"{pair['low']:+.3f} to {pair['high']:+.3f}",
+        "seeds": len(shared),
+    }
+
+
+def summary(results: Path) -> str:
+    """Scores by world, accuracy in the bed, and what several outcomes are worth, as Markdown."""
+    worlds, gambles = _rows(results)
+    parts = []
+    if worlds:
+        named = [row | {"world": f"{row['environment']}, {row['version']}"} for row in worlds]
+        table = tables.markdown(tables.pivot(named, "agent", "world", _score))
+        best = ", ".join(f"{score:.2f} on {name}" for name, score in OPTIMUM.items())
+        parts.append(
+            f"### Worlds\n\nGreedy return, mean ± standard deviation (seeds). The best possible is {best}."
+            f"\n\n{table}"
+        )
+    if gambles:
+        table = tables.markdown(tables.pivot(gambles, "agent", "environment", _percent))
+        parts.append(
+            f"### Gambles\n\nOptimal decisions (%), mean ± standard deviation over seeds.\n\n{table}"
+        )
+    if differences := comparisons(results):
+        parts.append(f"### Several outcomes minus their mean\n\n{tables.markdown(differences)}")
+    return "\n\n".join(parts)
+
+
+def _score(row: tables.Row) -> str:
+    digits = 3 if row["environment"] == LAKE else 1
+    return f"{row['mean']:.{digits}f} ± {row['std']:.{digits}f} ({row['seeds']})"
+
+
+def _percent(row: tables.Row) -> str:
+    return f"{100 * row['mean']:.1f} ± {100 * row['std']:.1f}"
+
+
+def figure(results: Path, path: Path) -> None:
+    """Every seed of every agent in every world, and the bed's accuracy by depth."""
+    from matplotlib.figure import Figure
+
+    records = read_all(results, NAME)
+    worlds = [(name, version) for name, budgets in BUDGETS.items() for version in budgets]
+    picture = Figure(figsize=(3.0 * (len(worlds) + 1), 4.2), layout="constrained")
+    *panels, last = picture.subplots(1, len(worlds) + 1)
+    several = {*TWINS.values()}
+    for axis, (name, version) in zip(panels, worlds, strict=True):
+        here = {r.agent: r for r in records if (r.environment, r.version) == (name, version)}
+        for place, agent in enumerate(AGENTS):
+            if agent in here:
+                scores, colour = here[agent].scores, "C0" if agent in several else "0.45"
+                spread = [place + 0.3 * (i / max(1, len(scores) - 1) - 0.5) for i in range(len(scores))]
+                axis.scatter(spread, scores, s=10, color=colour, alpha=0.5, linewidths=0)
+                axis.hlines(sum(scores) / len(scores), place - 0.35, place + 0.35, color=colour, lw=2)
+        if name in OPTIMUM:
+            axis.axhline(OPTIMUM[name], color="black", lw=0.8, ls=":")
+        axis.set_title(f"{name.removeprefix('xlvin/')}, {version}", fontsize=9)
+        axis.set_xticks(range(len(AGENTS)), AGENTS, rotation=60, ha="right", fontsize=7)
+    for place, arm in enumerate(bed.ARMS):
+        curve = [r for r in tables.rows(records) if (r["version"], r["agent"]) == (BED, arm)]
+        if curve:
+            depths = [int(row["environment"].removeprefix("depth-")) for row in curve]
+            last.plot(
+                depths, [100 * row["mean"] for row in curve], marker="o", ms=4, color=f"C{place}", label=arm
+            )
+    last.set_title("Gambles: optimal decisions (%)", fontsize=9)
+    last.set_xticks(DEPTHS, [f"depth {depth}" for depth in DEPTHS], fontsize=7)
+    if last.lines:
+        last.legend(fontsize=6, frameon=False)
+    for axis in (*panels, last):
+        axis.grid(axis="y", alpha=0.25)
+        axis.spines[["top", "right"]].set_visible(False)
+    picture.suptitle(
+        "Blue: trees with several outcomes for every action. Dotted: the best possible.", fontsize=10
+    )
+    with replacing(path) as temporary:
+        picture.savefig(temporary, dpi=130, format="png")
