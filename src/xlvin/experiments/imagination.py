@@ -197,7 +197,8 @@ def figure(results: Path, path: Path) -> None:
 
     ours = {(r.environment, r.agent): r for r in read_all(results, NAME) if r.version == FULL}
     ours |= {(r.environment, f"{r.agent}, tuned"): r for r in _table1(results) if r.version == "tuned"}
-    names = [*AGENTS, *(f"{agent}, tuned" for agent in table1.AGENTS)]
+    known = {name for _, name in ours}
+    names = [name for name in (*AGENTS, *(f"{agent}, tuned" for agent in table1.AGENTS)) if name in known]
     environments = [name for name in CONTROL if (name, AGENT) in ours]
     picture = Figure(figsize=(3.2 * len(environments), 4.4), layout="constrained")
     axes = picture.subplots(1, len(environments), squeeze=False)[0]

@@ -22,6 +22,7 @@ from xlvin.envs.environment import Shapes
 from xlvin.errors import XLVINError
 from xlvin.observations import DISCRETE
 from xlvin.training.config import ImaginationConfig, PPOConfig
+from xlvin.training.counted_worlds import CountedWorlds, countable
 from xlvin.training.experience import Experience
 from xlvin.training.latent_learner import LatentLearner
 from xlvin.training.latent_worlds import LatentWorlds
@@ -95,26 +96,33 @@ class Imagination:
         self._actions = shapes.actions
         self._recorded_step = Recorder(self._step)
 
-    def _worlds(self, learner: Learner, shapes: Shapes) -> Worlds | LatentWorlds:
+    def _worlds(self, learner: Learner, shapes: Shapes) -> Worlds | LatentWorlds | CountedWorlds:
         config, seeds, device = self.config, self.seeds, learner.stack.flat.device
         if config.model == "latent":
             return LatentWorlds(config, seeds, learner)
-        discrete = shapes.given == DISCRETE
-        return Worlds(
-            config, seeds, shapes.observation[0], shapes.actions, discrete, device, _coordinates(shapes)
-        )
+        discrete, size = shapes.given == DISCRETE, (shapes.observation[0], shapes.actions)
+        if discrete and countable(*size):
+            return CountedWorlds(config, seeds, *size, device)
+        return Worlds(config, seeds, *size, discrete, device, _coordinates(shapes))
 
     def learn(
         self, round_: int, last: bool, report: Callable[[int], None] | None
     ) -> dict[str, NDArray[np.float32]]:
         """Fit the models to all data, then improve the agents inside them; returns what happened."""
-        metrics = {"model": self.worlds.fit(self.replay, round_)}
+        worlds = self.worlds
+        if isinstance(worlds, CountedWorlds):
+            metrics = {"model": worlds.fit(self.replay, round_, last)}
+        else:
+            metrics = {"model": worlds.fit(self.replay, round_)}
         units, iterations = self.units(), self.config.last_iterations if last else self.config.iterations
         metrics[REWARD_SCALE] = units.reward[:, 0].cpu().numpy()
         for iteration in range(iterations):
             steps, ended, strayed = self._imagine(round_, iteration, last)
             beyond = units.worst if last else units.best
             experience, targets = self._experience(steps, ended, strayed, units, beyond)
+            if isinstance(worlds, CountedWorlds):
+                policy = self._policy(worlds.states)
+                targets = worlds.targets(policy, experience, targets, units.reward, beyond, self.discount)
             self._improve(experience, targets, round_, iteration, iterations if last else 0)
             metrics |= {
                 "imagined reward": experience.reward.mean(1).cpu().numpy(),
@@ -123,6 +131,11 @@ class Imagination:
             if report:
                 report((self.ppo.epochs if self.config.real else 0) + iteration + 1)
         return metrics
+
+    def _policy(self, states: int) -> Tensor:
+        """What the agents do in every one of n states, [S, n, A]."""
+        every = torch.eye(states, device=self.learner.stack.flat.device)
+        return self.learner.evaluate(every.expand(len(self.seeds), -1, -1).contiguous()).logits.softmax(-1)
 
     def units(self) -> Units:
         """By all data so far."""
@@ -135,6 +148,9 @@ class Imagination:
             lowest, highest = reward.min().clamp(max=0.0), reward.max().clamp(min=0.0)
             worst = reward.clamp(max=0.0).mean()
             best = seen.best_return(self.discount)
+            if isinstance(self.worlds, CountedWorlds):
+                best = torch.where(size < 1e-6, 1.0, best)  # nothing has paid yet: what is unknown may
+                scale = RETURN_SIZE / torch.maximum(best.abs(), size * min(horizon, LONG))
             if seen.only_actions_cost and best <= 0.0:  # to do nothing may be free: a find is worth more
                 best = -worst * horizon
                 highest = torch.maximum(highest, -worst)
@@ -181,6 +197,9 @@ class Imagination:
         rewards show the way, and what the agent does not know is no better than what it does.
         """
         config = self.config
+        if isinstance(self.worlds, CountedWorlds):  # what was never tried is known, and runs out
+            limits = [config.support if last else config.curiosity] * len(self.seeds)
+            return torch.tensor(limits, device=self.learner.stack.flat.device).unsqueeze(1)
         limits = [
             config.support if last else config.curiosity if seen.no_state_pays else torch.inf
             for seen in self.replay.seeds
@@ -202,10 +221,16 @@ class Imagination:
         """Act in states [S, B, o] and imagine what comes of it; `uniform` [S, B, 3] decides what is drawn."""
         output = self.learner.speak(state)
         log_probs = output.logits.log_softmax(-1)
-        action = (log_probs.exp().cumsum(-1)[..., :-1] < uniform[..., :1]).sum(-1)
+        chances = log_probs.exp()
+        if isinstance(self.worlds, CountedWorlds):
+            chances = self.worlds.mix(chances)
+        action = (chances.cumsum(-1)[..., :-1] < uniform[..., :1]).sum(-1)
         log_prob = log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1)
         imagined = self.worlds.imagine(state, action, uniform[..., 1:])
-        distance = self.worlds.distance(imagined.observation, landmarks, unit)
+        if isinstance(self.worlds, CountedWorlds):
+            distance = self.worlds.strangeness(state, action)
+        else:
+            distance = self.worlds.distance(imagined.observation, landmarks, unit)
         return Step(state, action, log_prob, output.value, *imagined, distance)
 
     def _experience(
