@@ -71,8 +71,10 @@ def test_every_help_has_an_example_that_begins_with_the_command(
 def test_ctrl_c_loses_nothing_and_the_same_command_resumes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["train", "CartPole-v0", "--agent", "ppo", "--transitions", "16000", "--budget.per-round", "20"]
+    command = ["train", "CartPole-v0", "--agent", "ppo", "--transitions", "4000", "--budget.per-round", "20"]
     command += ["--budget.environments", "2", *SMALL]
+    # Run in a shell's background, the tests ignore the signal, and so would what they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     process = in_a_process(*command, "--folder", str(tmp_path / "stopped"))
     metrics, deadline = tmp_path / "stopped/metrics.jsonl", time.monotonic() + 120
     while not metrics.exists() or len(metrics.read_text().splitlines()) < 5:
@@ -86,7 +88,7 @@ def test_ctrl_c_loses_nothing_and_the_same_command_resumes(
     assert "Traceback" not in error
     kept = int(load_tensors(tmp_path / "stopped/checkpoint.safetensors")[0]["round"])
     # Stopped between a round's line and its checkpoint, the line is one ahead; it is then written again.
-    assert kept <= len(metrics.read_text().splitlines()) <= kept + 1 <= 400
+    assert kept <= len(metrics.read_text().splitlines()) <= kept + 1 <= 100
     assert main([*command, "--folder", str(tmp_path / "stopped")]) == 0
     assert main([*command, "--folder", str(tmp_path / "whole")]) == 0
     capsys.readouterr()
