@@ -91,7 +91,7 @@ def comparisons(results: Path) -> list[tables.Row]:
     for environment in CONTROL:
         first = ours.get((FULL, environment, AGENT))
         rivals = {agent: ours.get((FULL, environment, agent)) for agent in AGENTS[1:]}
-        rivals |= {f"{agent}, tuned": others.get(("tuned", environment, agent)) for agent in table1.AGENTS}
+        rivals |= {f"{agent}, tuned": others.get(("tuned", environment, agent)) for agent in table1.ALL}
         rivals |= {f"itself, {name}": ours.get((name, environment, AGENT)) for name in ABLATIONS}
         for name, second in rivals.items():
             if first is not None and second is not None:
@@ -198,7 +198,7 @@ def figure(results: Path, path: Path) -> None:
     ours = {(r.environment, r.agent): r for r in read_all(results, NAME) if r.version == FULL}
     ours |= {(r.environment, f"{r.agent}, tuned"): r for r in _table1(results) if r.version == "tuned"}
     known = {name for _, name in ours}
-    names = [name for name in (*AGENTS, *(f"{agent}, tuned" for agent in table1.AGENTS)) if name in known]
+    names = [name for name in (*AGENTS, *(f"{agent}, tuned" for agent in table1.ALL)) if name in known]
     environments = [name for name in CONTROL if (name, AGENT) in ours]
     picture = Figure(figsize=(3.2 * len(environments), 4.4), layout="constrained")
     axes = picture.subplots(1, len(environments), squeeze=False)[0]

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -197,7 +199,8 @@ def solve(cell: Cell, arm: Arm | None = None) -> list[dict[str, Any]]:
     config, arm = cell.config, arm or (ARMS | ABLATIONS)[cell.arm]
     problems = [draw_problem(config, cell.labels, seed) for seed in config.seed_list]
     stacked = Problem(*(torch.stack(part).to(cell.device) for part in zip(*problems, strict=True)))
-    learners = [_build(arm, cell, seed) for seed in config.seed_list]
+    sizes = Sizes(*shared_sizes(config, cell.depth))
+    learners = [fresh(partial(arm.build, sizes), seed) for seed in config.seed_list]
     stack = Stack(learners, cell.device)
     model_loss, labelled_loss = (kind(learners[0], config, arm.without) for kind in (ModelLoss, LabelledLoss))
     adam = Adam(stack.flat, epsilon=1e-8)
@@ -213,21 +216,17 @@ def solve(cell: Cell, arm: Arm | None = None) -> list[dict[str, Any]]:
     ]
 
 
-def _build(arm: Arm, cell: Cell, seed: int) -> Learner:
-    """A fresh learner whose weights depend on the seed alone."""
-    config = cell.config
-    sizes = Sizes(
-        config.observation,
-        config.actions,
-        config.discount,
-        cell.depth,
-        config.latent,
-        config.hidden,
-        config.sharpness,
-    )
+def shared_sizes(config: BedConfig, depth: int) -> tuple[int, int, float, int, int, int, float]:
+    """The fields of Sizes."""
+    found = (config.observation, config.actions, config.discount, depth)
+    return *found, config.latent, config.hidden, config.sharpness
+
+
+def fresh(build: Callable[[], Learner], seed: int) -> Learner:
+    """A learner whose weights depend on the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "weights"))
-        return arm.build(sizes)
+        return build()
 
 
 def _negatives(config: BedConfig) -> Tensor:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -28,7 +29,7 @@ from xlvin.experiments.planning_arms import (
     PlannedLearner,
     Sizes,
 )
-from xlvin.experiments.planning_bed import BedConfig, Policy, uniform_value
+from xlvin.experiments.planning_bed import BedConfig, Policy, fresh, shared_sizes, uniform_value
 from xlvin.latent.losses import transe_loss
 from xlvin.latent.stochastic import StochasticTransitionModel, mixture_loss
 from xlvin.latent.transition import TransitionModel
@@ -187,7 +188,8 @@ def solve(cell: BedCell) -> list[dict[str, Any]]:
     drawn = [draw_problem(config, seed) for seed in config.seed_list]
     problems = [problem for problem, _ in drawn]
     stacked = Problem(*(torch.stack(part).to(cell.device) for part in zip(*problems, strict=True)))
-    learners = [_build(arm, cell, seed) for seed in config.seed_list]
+    sizes = SampledSizes(*shared_sizes(config, cell.depth), arm.samples)
+    learners = [fresh(partial(arm.build, sizes), seed) for seed in config.seed_list]
     stack = Stack(learners, cell.device)
     losses = [BedLoss(learners[0], config, labels) for labels in (False, True)]
     adam = Adam(stack.flat, epsilon=1e-8)
@@ -201,24 +203,6 @@ def solve(cell: BedCell) -> list[dict[str, Any]]:
         logits = stack.apply(Policy(learners[0]), stacked.observation, prefix="learner.").cpu()
     pairs = zip(config.seed_list, logits, problems, strict=True)
     return [{"seed": seed, **_accuracy(answer, problem)} for seed, answer, problem in pairs]
-
-
-def _build(arm: Arm, cell: BedCell, seed: int) -> Learner:
-    """A fresh learner whose weights depend on the seed alone."""
-    config = cell.config
-    sizes = SampledSizes(
-        config.observation,
-        config.actions,
-        config.discount,
-        cell.depth,
-        config.latent,
-        config.hidden,
-        config.sharpness,
-        arm.samples,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, "weights"))
-        return arm.build(sizes)
 
 
 def _draw(mdps: list[TabularMDP], streams: list[torch.Generator]) -> tuple[Tensor, Tensor]:
