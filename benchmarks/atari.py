@@ -8,11 +8,14 @@
 - PPO on Freeway against Stable-Baselines3 with equal settings and an equal network, taking turns (needs
   xlvin[sb3] and opencv-python-headless, which its wrappers import);
 - an update of 256 states of Enduro with K = 2, as a CUDA graph against the same kernels launched one by one;
-- transitions a second of XLVIN on Freeway with K = 2, one seed and several, games, learning and all.
+- transitions a second of XLVIN on Freeway with K = 2, games, learning and all: one seed, several in one
+  process, and one in each of several processes, which share a GPU best where NVIDIA's MPS runs
+  (`nvidia-cuda-mps-control -d`).
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import statistics
 import time
@@ -20,6 +23,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
+from threading import Barrier
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -184,6 +188,36 @@ def throughput(device: str, seeds: int, rounds: int) -> Iterator[Measured]:
         yield Measured(f"{case}, peak memory of a seed", (memory,), unit="GiB", bar="<= 6")
 
 
+def play_along(device: str, seed: int, rounds: int, barrier: Barrier) -> None:
+    """One of several processes; all begin and end their rounds together."""
+    torch.set_num_threads(1)
+    trainer = FrameTrainer(replace(preset(FREEWAY, "xlvin-r"), first_seed=seed), device)
+    for _ in range(2):
+        trainer.train_round()
+    barrier.wait()
+    for _ in range(rounds):
+        trainer.train_round()
+    barrier.wait()
+    trainer.close()
+
+
+def crowd(device: str, processes: int, rounds: int) -> Iterator[Measured]:
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(processes + 1)
+    crew = [
+        context.Process(target=play_along, args=(device, seed, rounds, barrier)) for seed in range(processes)
+    ]
+    for process in crew:
+        process.start()
+    barrier.wait()
+    spent = seconds(barrier.wait)
+    for process in crew:
+        process.join()
+    rate = processes * rounds * GAMES * STEPS / spent
+    case = f"XLVIN on Freeway, K = 2, {processes} seeds in {processes} processes"
+    yield Measured(f"{case}, all together", (rate,), unit="transitions/s", bar=">= 10000")
+
+
 def check(device: str) -> None:
     """The same rounds on both devices: actions, values, weights after learning; then real games."""
     warnings.simplefilter("error")  # such as that there are no CUDA graphs
@@ -228,6 +262,7 @@ def main() -> None:
     made.add_argument("--check", action="store_true", help="compare a GPU with the CPU and stop")
     made.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     made.add_argument("--seeds", type=int, nargs="*", default=[1, 8, 16], help="seeds at once, on a GPU")
+    made.add_argument("--processes", type=int, nargs="*", default=[12], help="with a seed each, on a GPU")
     made.add_argument("--rounds", type=int, default=15, help="rounds of 1,024 transitions a seed, on a GPU")
     made.add_argument("--turns", type=int, default=3, help="turns against Stable-Baselines3, on a CPU")
     options = made.parse_args()
@@ -239,7 +274,8 @@ def main() -> None:
         rows = against_stable_baselines(options.turns)
     else:
         many = (throughput(options.device, seeds, options.rounds) for seeds in options.seeds)
-        rows = chain(launches(options.device), *many)
+        crowds = (crowd(options.device, count, options.rounds) for count in options.processes)
+        rows = chain(launches(options.device), *many, *crowds)
     report(rows, options, "atari", options.device)
 
 

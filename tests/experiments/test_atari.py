@@ -57,6 +57,14 @@ def test_a_curve_averages_games_and_fills_gaps() -> None:
     assert curve(lines[:1], "return", total).tolist() == [0.0] * POINTS
 
 
+def test_several_workers_take_a_seed_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    monkeypatch.setattr(atari, "train_all", lambda results, jobs, workers: taken.extend(jobs))
+    atari.run(Path("results"), Effort(("freeway/",), workers=4, seeds=2))
+    found = [(job.config.agent, job.config.seed_list) for job in taken]
+    assert found == [(agent, (seed,)) for seed in range(2) for agent in atari.AGENTS]
+
+
 def test_bands_hold_the_mean_and_shrink_to_it() -> None:
     curves = np.array([[0.0, 5.0], [2.0, 5.0], [4.0, 5.0]])
     low, high = band(curves)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlvin.experiments.atari_runs import Job, missing, train_all
+from xlvin.experiments.control import batches
 from xlvin.experiments.workers import Effort
 from xlvin.report import tables
 from xlvin.report.records import Record, read_all
@@ -29,19 +30,25 @@ PUBLISHED_PPO = {"freeway": 22.8, "alien": 758.0, "enduro": 503.0, "hero": 6735.
 
 
 def run(results: Path, effort: Effort | None = None) -> None:
-    """Train the seeds that the records do not hold yet, those of a game and agent side by side."""
+    """Train the seeds that the records do not hold yet, those of a game and agent side by side.
+
+    Several workers take a seed each instead, every cell's first ones first.
+    """
     effort, jobs = effort or Effort(), []
+    size = 1 if (effort.workers or 1) > 1 else effort.seeds or SEEDS
     for game, environment in GAMES.items():
         for agent in AGENTS:
             if not effort.wants(f"{VERSION}/{game}/{agent}"):
                 continue
             config = preset(environment, agent)
-            for part in missing(results, NAME, VERSION, config, effort.seeds or SEEDS):
+            gaps = missing(results, NAME, VERSION, config, effort.seeds or SEEDS)
+            for part in (part for gap in gaps for part in batches(gap, size)):
                 count = part.seed_list[-1] + 1
                 command = (
                     f"xlvin reproduce {NAME} --only {game}/{agent} --seeds {count} --device {effort.device}"
                 )
                 jobs.append(Job(NAME, VERSION, part, effort.device, command))
+    jobs.sort(key=lambda job: job.config.first_seed)
     train_all(results, jobs, effort.workers)
 
 
