@@ -88,10 +88,8 @@ def comparisons(results: Path) -> list[tables.Row]:
 def summary(results: Path) -> str:
     """Areas under the curves, final scores beside published ones, paired differences, as Markdown."""
     table = rows(results)
-    area = tables.pivot(
-        table, "game", "agent", lambda r: f"{r['mean']:.2f} ({r['low']:.2f} to {r['high']:.2f}; {r['seeds']})"
-    )
-    final = tables.pivot(table, "game", "agent", lambda r: f"{r['final_mean']:.0f} ± {r['final_std']:.0f}")
+    area = tables.pivot(table, "game", "agent", _area)
+    final = tables.pivot(table, "game", "agent", _final)
     final = [row | {"published PPO": PUBLISHED_PPO[row["game"]]} for row in final]
     parts = [
         "Area under the curve over its length, which is the clipped reward of a game averaged over the run: "
@@ -112,6 +110,18 @@ def summary(results: Path) -> str:
         ]
         parts.append(f"Paired differences in the first table.\n\n{tables.markdown(shown)}")
     return "\n\n".join(parts)
+
+
+def _area(row: tables.Row) -> str:
+    """One seed has no interval."""
+    if row["seeds"] == 1:
+        return f"{row['mean']:.2f} (1)"
+    return f"{row['mean']:.2f} ({row['low']:.2f} to {row['high']:.2f}; {row['seeds']})"
+
+
+def _final(row: tables.Row) -> str:
+    spread = f" ± {row['final_std']:.0f}" if row["seeds"] > 1 else ""
+    return f"{row['final_mean']:.0f}{spread}"
 
 
 def figure(results: Path, path: Path) -> None:

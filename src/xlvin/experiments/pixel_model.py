@@ -141,7 +141,7 @@ def summary(results: Path) -> str:
         {
             "agent": row["agent"],
             "clipped reward of a game, averaged over the run": f"{row['mean']:.2f}",
-            "95 % interval": f"{row['low']:.2f} to {row['high']:.2f}",
+            "95 % interval": f"{row['low']:.2f} to {row['high']:.2f}" if row["seeds"] > 1 else "",
             "seeds": row["seeds"],
         }
         for row in table

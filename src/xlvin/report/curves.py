@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from xlvin.report.files import replacing
 
 Array = NDArray[np.float64]
-# Okabe and Ito, in the order in which agents are given.
-COLOURS = ("#D55E00", "#009E73", "#0072B2", "#CC79A7", "#E69F00", "#56B4E9")
+# Okabe and Ito; an agent has the same colour in every figure.
+COLOURS = {"ppo": "#D55E00", "atreec": "#009E73", "xlvin-r": "#0072B2", "xlvin-pixels": "#CC79A7"}
+ANY_OTHER = "#777777"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,15 +37,13 @@ def band(curves: Array, confidence: float = 0.95, resamples: int = 2000) -> tupl
 
 
 def save_curves(path: Path, panels: Sequence[Panel], ylabel: str) -> None:
-    """Draw all panels side by side into a PNG file; the same agent has the same colour everywhere."""
-    agents = list(dict.fromkeys(agent for panel in panels for agent in panel.curves))
-    colour = {agent: COLOURS[place % len(COLOURS)] for place, agent in enumerate(agents)}
+    """Draw all panels side by side into a PNG file."""
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
     picture = Figure(figsize=(5.0 * columns, 3.4 * rows + 0.5), layout="constrained")
     grid = picture.subplots(rows, columns, squeeze=False).ravel()
     for axes, panel in zip(grid, panels, strict=False):
-        draw_panel(axes, panel, colour)
+        draw_panel(axes, panel)
         axes.set_ylabel(ylabel)
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
@@ -52,19 +51,20 @@ def save_curves(path: Path, panels: Sequence[Panel], ylabel: str) -> None:
         label: line for axes in grid for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     picture.legend(
-        handles.values(), handles.keys(), loc="outside lower center", ncols=len(agents), frameon=False
+        handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), frameon=False
     )
     with replacing(path) as temporary:
         picture.savefig(temporary, format="png", dpi=150)
 
 
-def draw_panel(axes: Axes, panel: Panel, colour: Mapping[str, str]) -> None:
-    """One panel, with the colours of its agents."""
+def draw_panel(axes: Axes, panel: Panel) -> None:
+    """One panel."""
     for agent, curves in panel.curves.items():
+        colour = COLOURS.get(agent, ANY_OTHER)
         x = panel.transitions * (np.arange(curves.shape[1]) + 1) / curves.shape[1] / 1e6
         low, high = band(curves)
-        axes.fill_between(x, low, high, color=colour[agent], alpha=0.2, linewidth=0)
-        axes.plot(x, curves.mean(0), color=colour[agent], linewidth=1.6, label=agent)
+        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+        axes.plot(x, curves.mean(0), color=colour, linewidth=1.6, label=agent)
     counts = sorted({len(curves) for curves in panel.curves.values()})
     many = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     axes.set_title(f"{panel.title} ({many} seed{'s' if counts[-1] > 1 else ''})", loc="left", fontsize=10)

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from xlvin.report.curves import COLOURS, Panel, draw_panel
+from xlvin.report.curves import Panel, draw_panel
 from xlvin.report.files import replacing
 
 
@@ -25,7 +25,7 @@ def save_pixel_figure(path: Path, frames: NDArray[np.uint8], panel: Panel) -> No
             grid[row, place].set_yticks([])
         grid[row, 0].set_ylabel(title)
     axes = lower.subplots()
-    draw_panel(axes, panel, dict(zip(panel.curves, COLOURS, strict=False)))
+    draw_panel(axes, panel)
     axes.set_ylabel("clipped reward of a game")
     axes.legend(frameon=False)
     with replacing(path) as temporary:
