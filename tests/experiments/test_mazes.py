@@ -89,6 +89,38 @@ def test_runs_continue_and_other_settings_start_anew(tmp_path: Path) -> None:
         maze_runs.load_agent(run, 3)
 
 
+def test_the_levels_of_a_stopped_run_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train_round = maze_runs.ContinualTrainer.train_round
+
+    def stopped(trainer: maze_runs.ContinualTrainer) -> maze_runs.LevelResult:
+        if trainer.results:
+            raise KeyboardInterrupt
+        return train_round(trainer)
+
+    monkeypatch.setattr(continual_maze, "run_config", tiny)
+    monkeypatch.setattr(continual_maze, "SEEDS", 1)
+    effort = Effort(("tuned/8x8/vin/",), 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(maze_runs.ContinualTrainer, "train_round", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            continual_maze.run(tmp_path / "results", effort)
+    assert "| vin | 1+ |" in continual_maze.summary(tmp_path / "results")
+    continual_maze.run(tmp_path / "results", effort)
+    assert "| vin | 2 |" in continual_maze.summary(tmp_path / "results")
+
+
+def test_settings_without_a_newer_field_are_the_same_run() -> None:
+    run = MazeRun(tiny("tuned", 8, "vin"), 0, Path())
+    stored = run.plain()
+    assert run.made(stored)
+    del stored["continual"]["ppo"]["novelty_coef"]
+    assert run.made(stored)
+    stored["continual"]["ppo"]["clip"] = 0.5
+    assert not run.made(stored)
+    with pytest.raises(XLVINError, match="does not fit this version"):
+        run.made({"agent": "vin"})
+
+
 def test_the_real_settings_are_those_of_the_protocol() -> None:
     config = maze_runs.run_config("tuned", 16, "xlvin")
     assert (config.continual.levels, config.continual.success, config.continual.window) == (20, 0.95, 1000)

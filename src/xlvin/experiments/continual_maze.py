@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xlvin.agents.mazes import Version
-from xlvin.experiments.maze_runs import FOLDER, MazeRun, Outcome, run_config, train
+from xlvin.experiments.maze_runs import FOLDER, MazeRun, Outcome, load_outcome, run_config, train
 from xlvin.experiments.workers import Effort, run_jobs
 from xlvin.report import tables
 from xlvin.report.records import Record, provenance, read, read_all, write
@@ -43,12 +43,26 @@ def runs_beside(results: Path) -> Path:
 
 
 def run(results: Path, effort: Effort | None = None) -> None:
-    """Train what was asked for; every run that ends is kept at once, and a stopped one goes on next time."""
+    """Train what was asked for; every run that ends is kept at once.
+
+    Of a run that is stopped the levels so far are kept, and it goes on next time.
+    """
     effort = effort or Effort()
     wanted = jobs(results, effort)
-    for number, (job, outcome) in enumerate(run_jobs(train, wanted, effort.workers), 1):
-        keep(results, job, outcome)
-        print(f"{number}/{len(wanted)} {job.name}: {outcome.passed} levels passed", file=sys.stderr)
+    try:
+        for number, (job, outcome) in enumerate(run_jobs(train, wanted, effort.workers), 1):
+            keep(results, job, outcome)
+            print(f"{number}/{len(wanted)} {job.name}: {outcome.passed} levels passed", file=sys.stderr)
+    finally:
+        keep_begun(results, wanted)
+
+
+def keep_begun(results: Path, wanted: Sequence[MazeRun]) -> None:
+    """Add the runs that were stopped on their way to their records."""
+    for job in wanted:
+        outcome = load_outcome(job)
+        if outcome and outcome.levels and not outcome.finished:
+            keep(results, job, outcome)
 
 
 def keep(results: Path, job: MazeRun, outcome: Outcome) -> None:
@@ -57,7 +71,7 @@ def keep(results: Path, job: MazeRun, outcome: Outcome) -> None:
     size = job.config.size
     path = results / NAME / job.config.version / f"{size}x{size}" / f"{job.config.agent}.json"
     known = read(path) if path.exists() else None
-    others = known.seeds if known and known.config == config else []
+    others = known.seeds if known and job.made(known.config) else []
     seeds = [entry for entry in others if entry["seed"] != job.seed] + [_entry(job.seed, outcome)]
     record = Record(
         experiment=NAME,
@@ -77,7 +91,8 @@ def _entry(seed: int, outcome: Outcome) -> dict[str, Any]:
     """One seed; its score is the held-out success over all levels (%) after the last one that it passed."""
     tested = [level["held_out"] for level in outcome.levels if level["passed"]]
     score = round(100.0 * _mean(tested[-1]), 3) if tested else 0.0
-    return {"seed": seed, "score": score, "passed": outcome.passed, "levels": outcome.levels}
+    entry = {"seed": seed, "score": score, "passed": outcome.passed, "levels": outcome.levels}
+    return entry if outcome.finished else entry | {"stopped": True}
 
 
 def rows(results: Path) -> list[tables.Row]:
@@ -88,6 +103,7 @@ def rows(results: Path) -> list[tables.Row]:
         row: tables.Row = {"version": record.version, "environment": record.environment}
         row |= {"agent": record.agent} | summarise(record.scores)
         row |= {"passed": [entry["passed"] for entry in record.seeds], "episodes": _mean(episodes)}
+        row |= {"stopped": [entry.get("stopped", False) for entry in record.seeds]}
         found.append(row | {"levels": record.config["continual"]["levels"]})
     return sorted(found, key=_place)
 
@@ -106,7 +122,7 @@ def summary(results: Path) -> str:
         shown = [
             {
                 "agent": row["agent"] + (" (paper's settings)" if row["version"] == "paper" else ""),
-                "levels passed, by seed": ", ".join(map(str, row["passed"])),
+                "levels passed, by seed": ", ".join(map(_passed, row["passed"], row["stopped"])),
                 "held-out success (%)": f"{row['mean']:.1f} ± {row['std']:.1f}",
                 "episodes": f"{row['episodes']:,.0f}",
             }
@@ -116,6 +132,11 @@ def summary(results: Path) -> str:
         levels = next(row["levels"] for row in table if row["environment"] == size)
         parts.append(f"### {size}, {levels} levels\n\n{tables.markdown(shown)}")
     return "\n\n".join(parts)
+
+
+def _passed(levels: int, stopped: bool) -> str:
+    """A plus where the run was stopped before it passed or failed the rest."""
+    return f"{levels}+" if stopped else str(levels)
 
 
 def figure(results: Path, path: Path) -> None:

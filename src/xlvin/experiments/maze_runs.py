@@ -59,6 +59,18 @@ class RunConfig:
     network: dict[str, Any]
     """Further fields of AgentConfig, for agents with a learned model."""
 
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> RunConfig:
+        """The settings that `dataclasses.asdict` and JSON have stored; fields that they lack are at rest."""
+        try:
+            continual = dict(stored["continual"])
+            continual["ppo"] = PPOConfig(**continual["ppo"])
+            return cls(**{**stored, "continual": ContinualConfig(**continual)})
+        except (TypeError, KeyError) as error:
+            raise XLVINError(
+                f"A stored configuration does not fit this version of xlvin ({error})."
+            ) from error
+
 
 def run_config(version: Version, size: int, agent: str) -> RunConfig:
     """The settings of an experiment's run."""
@@ -97,6 +109,10 @@ class MazeRun:
         """The settings as JSON gives them back."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self.config)))
         return plain
+
+    def made(self, stored: dict[str, Any] | None) -> bool:
+        """Whether stored settings are this run's."""
+        return stored is not None and RunConfig.from_dict(stored) == self.config
 
     def weights(self, level: int) -> Path:
         """The agent after passing a level."""
@@ -139,7 +155,7 @@ def load_outcome(run: MazeRun) -> Outcome | None:
     if not latest.is_file():
         return None
     _, metadata = load_tensors(latest)
-    if metadata.get("config") != run.plain():
+    if not run.made(metadata.get("config")):
         return None
     return Outcome(metadata["finished"], metadata["levels"])
 
