@@ -124,6 +124,8 @@ def test_bad_protocols_are_refused() -> None:
     for fields in ({"levels": 0}, {"success": 0.0}, {"agents": 1, "steps": 1}):
         with pytest.raises(XLVINError):
             replace(CONFIG, **fields)
+    with pytest.raises(XLVINError, match="leave it off"):
+        replace(CONFIG, ppo=replace(PPO, recompute=True, vtrace=True))
 
 
 def test_arrivals_are_counted_per_level() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from xlvin.training.returns import advantages, discounted_sums
+from xlvin.training.returns import advantages, discounted_sums, trusted
 
 
 def looped_sums(values: Tensor, carry: Tensor) -> Tensor:
@@ -74,3 +74,35 @@ def test_concatenated_segments_equal_each_segment_alone() -> None:
     alone = torch.cat([advantages(*column, 0.97, 0.8) for column in columns])
     torch.testing.assert_close(together, alone)
     assert all(math.isfinite(number) for number in together.tolist())
+
+
+def test_vtrace_equals_the_published_sum() -> None:
+    # v_s = V(s) + sum_t gamma^(t-s) (prod_{s <= i < t} lambda c_i) c_t delta_t in each of two episodes.
+    generator, discount, gae_lambda = torch.Generator().manual_seed(0), 0.9, 0.8
+    reward, value, following = torch.randn(3, 9, generator=generator, dtype=torch.float64).unbind()
+    log_prob, old_log_prob = torch.randn(2, 9, generator=generator, dtype=torch.float64).unbind()
+    ended = torch.tensor([False] * 4 + [True] + [False] * 3 + [True])
+    terminated = torch.tensor([False] * 4 + [True] + [False] * 4)
+    trust = trusted(log_prob, old_log_prob)
+    assert (trust == (log_prob - old_log_prob).exp().clamp(max=1.0)).all()
+    assert 0 < (trust < 1.0).sum() < 9
+    delta = reward + discount * following * ~terminated - value
+    expected = value.clone()
+    for s in range(9):
+        weight = 1.0
+        for t in range(s, 5 if s < 5 else 9):
+            expected[s] += weight * float(trust[t] * delta[t])
+            weight *= discount * gae_lambda * float(trust[t])
+    advantage = advantages(reward, value, following, terminated, ended, discount, gae_lambda, trust)
+    torch.testing.assert_close(value + trust * advantage, expected)
+    # What an advantage says of its own action does not depend on how probable that is.
+    torch.testing.assert_close(advantage[[4, 8]], delta[[4, 8]])
+
+
+def test_a_policy_that_has_not_moved_trusts_everything() -> None:
+    generator = torch.Generator().manual_seed(1)
+    reward, value, following, log_prob = torch.randn(4, 6, generator=generator).unbind()
+    ends = torch.tensor([False, False, True] * 2)
+    plain = advantages(reward, value, following, ends, ends, 0.9, 0.95)
+    trust = trusted(log_prob, log_prob)
+    assert torch.equal(advantages(reward, value, following, ends, ends, 0.9, 0.95, trust), plain)

@@ -80,7 +80,12 @@ def test_a_seed_in_company_is_the_seed_alone(agent: str, budget: Budget) -> None
 
 @pytest.mark.parametrize("budget", [EPISODES, STEPS])
 @pytest.mark.parametrize(
-    "extra", [{}, {"novelty_coef": 0.5, "recompute": True, "anneal": True, "clip_value": True}]
+    "extra",
+    [
+        {},
+        {"novelty_coef": 0.5, "recompute": True, "anneal": True, "clip_value": True},
+        {"recompute": True, "vtrace": True},
+    ],
 )
 def test_the_same_command_twice_gives_the_same_bits(budget: Budget, extra: dict[str, Any]) -> None:
     config = configure(budget=budget, seeds=2)
@@ -88,6 +93,44 @@ def test_the_same_command_twice_gives_the_same_bits(budget: Budget, extra: dict[
     first, second = trained(config), trained(config)
     assert torch.equal(first.stack.flat, second.stack.flat)
     assert not torch.equal(first.stack.flat, trained(replace(config, first_seed=5)).stack.flat)
+
+
+def off_policy(agent: str = "ppo", **fields: Any) -> TrainConfig:
+    config = configure(agent, **fields)
+    return replace(config, ppo=replace(config.ppo, epochs=4, recompute=True, vtrace=True))
+
+
+def test_vtrace_is_the_plain_estimate_until_the_policy_moves() -> None:
+    config = off_policy(network=AgentConfig(**named("ppo"), hidden=8, latent=6, inputs="raw"))
+    with_epochs = {n: replace(config, ppo=replace(config.ppo, epochs=n)) for n in (1, 2)}
+    flat = {n: trained(each, 1).stack.flat for n, each in with_epochs.items()}
+    plain = {n: replace(each, ppo=replace(each.ppo, vtrace=False)) for n, each in with_epochs.items()}
+    assert torch.equal(flat[1], trained(plain[1], 1).stack.flat)
+    assert not torch.equal(flat[2], trained(plain[2], 1).stack.flat)
+
+
+def test_vtrace_forgets_what_the_policy_would_not_do() -> None:
+    trainer = Trainer(off_policy())
+    experience, _ = trainer._collect()
+    output = trainer.learner.evaluate(experience.pool)
+    taken = trainer._log_prob(experience, output)
+    never = trainer._targets(experience, experience.reward, output, taken + 50.0)
+    # All that is left of the return is the critic's word: nothing that followed counts.
+    torch.testing.assert_close(never.target, never.old_value)
+    same = trainer._targets(experience, experience.reward, output, taken)
+    assert (same.target - same.old_value).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("agent", ["ppo", "xlvin-r"])
+def test_vtrace_in_company_and_resumed_is_the_same(agent: str) -> None:
+    config = off_policy(agent, budget=STEPS)
+    company, alone = trained(replace(config, seeds=3), 1), trained(replace(config, first_seed=1), 1)
+    torch.testing.assert_close(company.stack.flat[1], alone.stack.flat[0], rtol=0, atol=1e-5)
+    whole, resumed = trained(config), Trainer(config)
+    resumed.restore(trained(config, 1).state())
+    while not resumed.finished:
+        resumed.train_round()
+    assert torch.equal(resumed.stack.flat, whole.stack.flat)
 
 
 def test_what_is_spent_is_what_was_granted() -> None:

@@ -301,6 +301,8 @@ def test_what_value_tails_cannot_do_is_refused() -> None:
             preset("CartPole-v0", agent, "paper")
     with pytest.raises(XLVINError, match="leave imagination out"):
         ValueTrainer(configure("dqn", imagination=ImaginationConfig(last_iterations=1)))
+    with pytest.raises(XLVINError, match="leave vtrace off"):
+        ValueTrainer(configure("dqn", ppo=PPOConfig(recompute=True, vtrace=True)))
     with pytest.raises(XLVINError, match="can be counted"):
         ValueTrainer(configure("ppo-gaussian"))
     with pytest.raises(XLVINError, match="On Atari"):

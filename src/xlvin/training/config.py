@@ -83,6 +83,10 @@ class PPOConfig:
     """Mixes bootstrapped and Monte-Carlo returns; 1 is Monte-Carlo."""
     recompute: bool = False
     """Estimate advantages anew before every epoch, with the current critic."""
+    vtrace: bool = False
+    """Let these estimates, and the critic, speak of the current policy instead of the one that collected the
+    data: what follows a step counts by how probable it still is (Espeholt et al. 2018). For many epochs on
+    the same data; asks for `recompute`."""
     reward_scale: float = 1.0
     """Rewards are multiplied by this for learning; agents that imagine find their own scale."""
     transe_coef: float = 0.001
@@ -90,7 +94,8 @@ class PPOConfig:
     reward_coef: float = 1.0
     """Weight of the reward model's grounding, for agents that have one."""
     novelty_coef: float = 0.0
-    """Weight of an exploration bonus: latent distance to the nearest past state, zero on average."""
+    """Weight of an exploration bonus: latent distance to the nearest past state, zero on average.
+    Agents that imagine have their own curiosity instead."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -103,6 +108,10 @@ class PPOConfig:
             raise XLVINError("Epochs and minibatches must be at least 1.")
         if not (0.0 <= self.discount <= 1.0 and 0.0 <= self.gae_lambda <= 1.0):
             raise XLVINError("Discount and gae-lambda must lie between 0 and 1.")
+        if self.vtrace and not self.recompute:
+            raise XLVINError(
+                "V-trace corrects estimates made anew in every epoch; turn recompute on as well."
+            )
         if self.first_discount is not None and not 0.0 <= self.first_discount <= self.discount < 1.0:
             raise XLVINError("The first discount must lie between 0 and the discount, and that below 1.")
 

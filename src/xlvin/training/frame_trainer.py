@@ -215,6 +215,6 @@ def check(config: TrainConfig) -> None:
     if config.imagination.iterations or config.imagination.last_iterations:
         raise XLVINError("Imagination is not available for Atari; leave its iterations at 0.")
     defaults = PPOConfig()
-    for name in ("recompute", "novelty_coef"):
+    for name in ("vtrace", "recompute", "novelty_coef"):
         if getattr(config.ppo, name) != getattr(defaults, name):
             raise XLVINError(f"{name} is not available for Atari; leave it at {getattr(defaults, name)}.")

@@ -28,6 +28,7 @@ def advantages(
     ended: Tensor,
     discount: float,
     gae_lambda: float,
+    trust: Tensor | None = None,
 ) -> Tensor:
     """Generalised advantage estimates (Schulman et al. 2016), all tensors [..., N].
 
@@ -35,9 +36,19 @@ def advantages(
         A_t     = delta_t + gamma lambda A_{t+1} [not ended]
 
     A truncated episode ends the sum and keeps its bootstrap. gae_lambda = 1 gives Monte-Carlo returns A + V.
+    With `trust` c_t, see `trusted`, A_{t+1} counts c_{t+1} times, and the critic's target is V + c A: V-trace
+    (Espeholt et al. 2018).
     """
     delta = reward + discount * next_value * ~terminated - value
-    return discounted_sums(delta, discount * gae_lambda * (~ended).to(reward.dtype))
+    carry = discount * gae_lambda * (~ended).to(reward.dtype)
+    if trust is not None:
+        carry = carry * torch.nn.functional.pad(trust[..., 1:], (0, 1))
+    return discounted_sums(delta, carry)
+
+
+def trusted(log_prob: Tensor, old_log_prob: Tensor) -> Tensor:
+    """min(1, pi(a|s) / pi_old(a|s)): how much a policy learns from what followed an older one's actions."""
+    return (log_prob - old_log_prob).exp().clamp(max=1.0)
 
 
 def standardise(values: Tensor, weight: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xlvin.agents.base import Agent
+from xlvin.agents.base import Agent, Output
 from xlvin.agents.registry import build
 from xlvin.errors import RunFailedError, XLVINError
 from xlvin.storage import check_tensors
@@ -25,7 +25,7 @@ from xlvin.training.moments import Moments
 from xlvin.training.novelty import Novelty
 from xlvin.training.objective import Targets
 from xlvin.training.policies import sampling_policy
-from xlvin.training.returns import advantages, standardise
+from xlvin.training.returns import advantages, standardise, trusted
 from xlvin.training.rollouts import Actors
 from xlvin.training.seeding import derive_seed
 
@@ -140,20 +140,18 @@ class Trainer:
         return Experience.from_segments(segments, self.device), returns
 
     def _learn(self, experience: Experience, report: Callable[[int], None] | None) -> Metrics:
-        ppo, state = self.config.ppo, experience.state
+        ppo = self.config.ppo
         output = self.learner.evaluate(experience.pool)
-        policy = self.agent.distribution(at(output.logits, state))
-        old_log_prob = policy.log_prob(experience.action)
-        values = output.value
+        old_log_prob = self._log_prob(experience, output)
         if self.config.network.standardises:
             self._normalise(experience)
-            values = self.learner.evaluate(experience.pool).value
+            output = self.learner.evaluate(experience.pool)
         reward, totals = self._reward(experience), torch.zeros(())
         for epoch in range(ppo.epochs):
             if ppo.recompute and epoch > 0:
-                values = self.learner.evaluate(experience.pool).value
+                output = self.learner.evaluate(experience.pool)
             if ppo.recompute or epoch == 0:
-                targets = self._targets(experience, reward, values, old_log_prob)
+                targets = self._targets(experience, reward, output, old_log_prob)
                 batches = Minibatches(experience, reward, targets, self.config.seed_list, ppo.minibatches)
             for minibatch in batches.shuffled(self.round, epoch):
                 totals = totals + self.learner.learn(minibatch, self._learning_rate(epoch / ppo.epochs))
@@ -173,21 +171,29 @@ class Trainer:
         self.novelty.remember(experience)
         return (experience.reward + ppo.novelty_coef * bonus) * ppo.reward_scale
 
+    def _log_prob(self, experience: Experience, output: Output) -> Tensor:
+        """Of the actions taken [S, N], by what the agents say about all observations."""
+        policy = self.agent.distribution(at(output.logits, experience.state))
+        return policy.log_prob(experience.action)
+
     def _targets(
-        self, experience: Experience, reward: Tensor, values: Tensor, old_log_prob: Tensor
+        self, experience: Experience, reward: Tensor, output: Output, old_log_prob: Tensor
     ) -> Targets:
-        """Advantages and returns under the critic's values [S, M] of all observations."""
-        ppo, value = self.config.ppo, at(values, experience.state)
+        """Advantages and returns by what the agents say about all observations."""
+        ppo, value = self.config.ppo, at(output.value, experience.state)
+        trust = trusted(self._log_prob(experience, output), old_log_prob) if ppo.vtrace else None
         advantage = advantages(
             reward,
             value,
-            at(values, experience.state + 1),
+            at(output.value, experience.state + 1),
             experience.terminated,
             experience.ended,
             self.discount,
             ppo.gae_lambda,
+            trust,
         )
-        return Targets(old_log_prob, value, standardise(advantage, experience.weight), advantage + value)
+        target = value + (advantage if trust is None else trust * advantage)
+        return Targets(old_log_prob, value, standardise(advantage, experience.weight), target)
 
     def _learning_rate(self, share: float) -> float:
         """When this share of the round's learning is done."""

@@ -29,6 +29,8 @@ class ValueTrainer(Trainer):
             raise XLVINError("Action values are learned from real data only; leave imagination out.")
         if config.network.kind == "gaussian":
             raise XLVINError("Action values belong to actions that can be counted; choose agent dqn.")
+        if config.ppo.vtrace:
+            raise XLVINError("Q-learning needs no correction for old data; leave vtrace off.")
         super().__init__(config, device)
         shapes = self.actors.shapes
         dtype = torch.uint8 if shapes.dtype == "uint8" else torch.float32
