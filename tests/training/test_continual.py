@@ -124,8 +124,9 @@ def test_bad_protocols_are_refused() -> None:
     for fields in ({"levels": 0}, {"success": 0.0}, {"agents": 1, "steps": 1}):
         with pytest.raises(XLVINError):
             replace(CONFIG, **fields)
-    with pytest.raises(XLVINError, match="leave it off"):
-        replace(CONFIG, ppo=replace(PPO, recompute=True, vtrace=True))
+    for option in ({"anneal": True}, {"recompute": True}, {"first_discount": 0.9}, {"novelty_coef": 1.0}):
+        with pytest.raises(XLVINError, match=f"{next(iter(option))} is not available for the continual maze"):
+            replace(CONFIG, ppo=replace(PPO, **option))
 
 
 def test_arrivals_are_counted_per_level() -> None:

@@ -220,7 +220,8 @@ def test_what_does_not_work_on_atari_is_refused() -> None:
     for wrong, told in [
         (replace(config, budget=Budget()), "--transitions"),
         (replace(config, ppo=replace(PPO, novelty_coef=1.0)), "novelty_coef"),
-        (replace(config, ppo=replace(PPO, recompute=True, vtrace=True)), "vtrace"),
+        (replace(config, ppo=replace(PPO, recompute=True, vtrace=True)), "recompute"),
+        (replace(config, ppo=replace(PPO, first_discount=0.9)), "first_discount"),
         (replace(config, imagination=ImaginationConfig(iterations=3)), "Imagination"),
     ]:
         with pytest.raises(XLVINError, match=told):

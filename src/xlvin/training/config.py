@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from xlvin.agents.base import AgentConfig
@@ -114,6 +115,12 @@ class PPOConfig:
             )
         if self.first_discount is not None and not 0.0 <= self.first_discount <= self.discount < 1.0:
             raise XLVINError("The first discount must lie between 0 and the discount, and that below 1.")
+
+    def refuse(self, names: Sequence[str], place: str) -> None:
+        """Say so if one of these options is set in a place that does not have it."""
+        for each in fields(self):
+            if each.name in names and getattr(self, each.name) != each.default:
+                raise XLVINError(f"{each.name} is not available for {place}; leave it at {each.default}.")
 
     def discount_in(self, round_: int, rounds: int) -> float:
         """gamma of a round, counted from zero."""

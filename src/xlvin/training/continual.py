@@ -50,8 +50,8 @@ class ContinualConfig:
             raise XLVINError("Levels, window, trajectories, agents and steps must all be at least 1.")
         if not 0.0 < self.success <= 1.0:
             raise XLVINError(f"The success that passes a level is {self.success}; give a share from 0 to 1.")
-        if self.ppo.vtrace:
-            raise XLVINError("vtrace is not available in the continual maze; leave it off.")
+        missing = ("anneal", "first_discount", "recompute", "vtrace", "novelty_coef")
+        self.ppo.refuse(missing, "the continual maze")
         if self.agents * self.steps < self.ppo.minibatches:
             raise XLVINError(
                 f"A round of {self.agents * self.steps} steps cannot be cut into {self.ppo.minibatches} "

@@ -19,7 +19,7 @@ from xlvin.envs.atari import SIZE, STACK, AtariGames, Finished, Received
 from xlvin.errors import RunFailedError, XLVINError
 from xlvin.latent.encoders import ImageEncoder
 from xlvin.storage import check_tensors
-from xlvin.training.config import PPOConfig, TrainConfig
+from xlvin.training.config import TrainConfig
 from xlvin.training.frame_learner import FrameLearner, Outcome
 from xlvin.training.seeding import derive_seed, generator
 from xlvin.training.trainer import Metrics, Progress, usable_device
@@ -214,7 +214,4 @@ def check(config: TrainConfig) -> None:
         )
     if config.imagination.iterations or config.imagination.last_iterations:
         raise XLVINError("Imagination is not available for Atari; leave its iterations at 0.")
-    defaults = PPOConfig()
-    for name in ("vtrace", "recompute", "novelty_coef"):
-        if getattr(config.ppo, name) != getattr(defaults, name):
-            raise XLVINError(f"{name} is not available for Atari; leave it at {getattr(defaults, name)}.")
+    config.ppo.refuse(("first_discount", "recompute", "vtrace", "novelty_coef"), "Atari")
