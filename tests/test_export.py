@@ -40,10 +40,11 @@ def answers(path: Path, observation: np.ndarray) -> list[np.ndarray]:
         ("atreec", {"inputs": "symlog"}, "vector"),
         ("xlvin-r", {"depth": 2}, "vector"),
         ("xlvin-cp", {"beam": 2}, "vector"),
+        ("xlvin-aligned", {"beam": 2, "depth": 3}, "vector"),
         ("xlvin-r", {"observation": (3, 36, 40), "given": (36, 40, 3)}, "image"),
         ("ppo", {"observation": (1, 36, 36)}, "image of floats"),
     ],
-    ids=["ppo on states", "atreec", "xlvin", "beam", "image", "image of floats"],
+    ids=["ppo on states", "atreec", "xlvin", "beam", "aligned beam", "image", "image of floats"],
 )
 def test_the_file_decides_as_the_agent_does(tmp_path: Path, name: str, fields: Any, given: str) -> None:
     made, path, rng = agent(name, **fields), tmp_path / "agent.onnx", np.random.default_rng(7)

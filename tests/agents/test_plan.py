@@ -131,6 +131,27 @@ def test_sparse_trees_keep_only_the_beam() -> None:
     assert all((level.parent < 2).all() for level in tree.levels)
 
 
+def test_a_sparse_aligned_tree_expands_only_the_beam() -> None:
+    agent = make("xlvin-aligned", depth=4, beam=2)
+    tree = agent.plan(OBSERVATION)
+    assert [len(level.value) for level in tree.levels] == [1, 3, 6, 6, 6]
+    for above, level in pairwise(tree.levels):
+        assert len(np.unique(level.parent)) == len(level.parent) // 3
+        assert level.action.tolist() == [0, 1, 2] * (len(level.action) // 3)
+        with torch.no_grad():
+            parents = torch.from_numpy(above.embedding[level.parent[::3]])
+            successors = agent.transition.successors(parents, dim=-2).flatten(0, 1)
+        np.testing.assert_allclose(level.embedding, successors, atol=1e-5)
+    assert isinstance(agent, AlignedXLVINAgent)
+    with torch.no_grad():
+        own = agent.planner.value(torch.from_numpy(tree.levels[1].embedding)).squeeze(-1)
+    kept = np.isin(np.arange(3), tree.levels[2].parent)
+    assert np.isclose(tree.levels[1].value, own, atol=1e-6).tolist() == (~kept).tolist()
+    full = make("xlvin-aligned", depth=4)
+    assert agent.predict(OBSERVATION)[0] in range(3)
+    assert agent.state_dict().keys() == full.state_dict().keys()
+
+
 def test_without_thinking_time_there_is_only_the_root() -> None:
     assert make("xlvin-r", depth=0).plan(OBSERVATION).depth == 0
 

@@ -21,6 +21,7 @@ from xlvin.latent.losses import transe_loss
 from xlvin.latent.stochastic import StochasticTransitionModel, mixture_loss
 from xlvin.latent.transition import TransitionModel
 from xlvin.planner.aligned import AlignedPlanner
+from xlvin.planner.aligned_beam import SparseAlignedPlanner
 from xlvin.planner.backup import ScalarTree
 from xlvin.planner.planner import Plan, PlanLevel, Planner
 from xlvin.planner.prediction import PredictionTree
@@ -195,16 +196,18 @@ class AlignedXLVINAgent(ModelBasedAgent):
         super().__init__(config)
         if config.tail != "policy":
             raise XLVINError("The aligned wiring has a policy tail only; for action values choose xlvin-dqn.")
-        if config.beam is not None or config.normalise:
-            raise XLVINError(
-                "The aligned wiring plans on full trees, as pretrained; leave beam and normalise out."
-            )
+        if config.normalise:
+            raise XLVINError("The aligned wiring runs the executor as pretrained; leave normalise out.")
         taught = PretrainConfig.discount  # an agent from a file brings the true one with its weights
         if executor is None and config.executor != UNTRAINED:
             executor = load_executor(config.executor)
             taught = load_provenance(config.executor)["discount"]
-        self.planner = AlignedPlanner(
-            executor or Executor(), _transition(config), config.depth, config.discount, taught
+        parts = (executor or Executor(), _transition(config), config.depth)
+        discounts = (config.discount, taught)
+        self.planner = (
+            AlignedPlanner(*parts, *discounts)
+            if config.kept is None
+            else SparseAlignedPlanner(*parts, config.kept, *discounts)
         )
         self.actor = make_actor(config.latent, config.actions, config.bins)
         small = [self.actor, self.planner.reward, self.planner.value, *_even(self.transition)]
@@ -229,7 +232,7 @@ class AlignedXLVINAgent(ModelBasedAgent):
     def imagine(self, embedding: Tensor) -> Plan:
         """The tree with the values decoded on it, and Q of every node, planned from it."""
         tree = self.planner.tree(embedding)
-        return scalar_plan(self.planner, tree.embedding, tree.value, tree.chance)
+        return scalar_plan(self.planner, tree.embedding, tree.value, tree.chance, tree.kept)
 
     def auxiliary_losses(self, output: Output, batch: Batch) -> dict[str, Tensor]:
         """TransE, and the nodes' rewards grounded in observed ones."""
@@ -260,14 +263,20 @@ def scalar_plan(
     levels: Sequence[Tensor],
     values: Sequence[Tensor] | None = None,
     chances: Sequence[Tensor] = (),
+    kept: Sequence[Tensor] = (),
 ) -> Plan:
-    """A full tree [A^d, B, k] with Q of every node, planned from it; perhaps values [A^d, B] and chances."""
+    """A tree [M, B, k] with Q of every node, planned from it; perhaps values [M, B] and chances.
+
+    Every node has all children, unless `kept` [N, B] says which ones do, from level 1 on.
+    """
     found, batch, actions = [], levels[0].shape[1], planner.transition.actions
     branches, samples = planner.transition.branches, planner.transition.samples
     for depth, nodes in enumerate(levels):
         q = torch.cat([planner(part).value for part in torch.split(nodes.flatten(0, 1), CHUNK)])
         number = torch.arange(len(nodes), device=nodes.device).expand(batch, -1)
         parent, branch = (number // branches, number % branches) if depth else (number - 1, number - 1)
+        if depth > 1 and kept:
+            parent = kept[depth - 2].T.gather(1, parent)
         executed = q.view(len(nodes), batch, actions).transpose(0, 1)
         value = None if values is None else values[depth].transpose(0, 1)
         level = PlanLevel(nodes.transpose(0, 1), executed, parent, branch, value)

@@ -35,11 +35,12 @@ from xlvin.planner.tree import grow_weighed
 
 @dataclass(frozen=True, eq=False)
 class ValuedTree:
-    """A full tree with the values that the executor decodes on it, level by level."""
+    """A tree with the values that the executor decodes on it, level by level; M is A^d in a full tree."""
 
-    embedding: tuple[Tensor, ...]  # [A^d, B, k] each
-    value: tuple[Tensor, ...]  # [A^d, B] each: V, at the leaves v(h)
+    embedding: tuple[Tensor, ...]  # [M, B, k] each
+    value: tuple[Tensor, ...]  # [M, B] each: V, at the leaves v(h)
     chance: tuple[Tensor, ...] = ()  # [A^d, A, M, B] each, where actions have M outcomes; not of the leaves
+    kept: tuple[Tensor, ...] = ()  # [N, B] each, which nodes have children, in a sparse tree; from level 1 on
 
 
 class AlignedPlanner(nn.Module):

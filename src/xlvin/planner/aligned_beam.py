@@ -6,14 +6,25 @@ level only the most promising are expanded further. The others are leaves, and k
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from xlvin.errors import XLVINError
 from xlvin.executor.network import Executor
 from xlvin.latent.transition import TransitionModel
-from xlvin.planner.aligned import AlignedPlanner
+from xlvin.planner.aligned import AlignedPlanner, ValuedTree
 from xlvin.planner.backup import ActionValues
+
+
+class _Grown(NamedTuple):
+    """A sparse tree: of N nodes of a level that are expanded, all children are in the next."""
+
+    nodes: list[Tensor]  # [N A, B, k] each, the root first
+    expanded: list[Tensor]  # [N, B, 1 + A] each, what the heads say of expanded nodes; not of the last level
+    children: list[Tensor]  # [N A, B, 1 + A] each, what they say of all nodes; not of the root
+    kept: list[Tensor]  # [N, B] each, which nodes are expanded; not of the first and the last level
 
 
 class SparseAlignedPlanner(AlignedPlanner):
@@ -45,24 +56,43 @@ class SparseAlignedPlanner(AlignedPlanner):
 
     def forward(self, embedding: Tensor) -> ActionValues:
         """The planned values and the predicted rewards of every action in states [B, k]."""
+        grown = self._grow(embedding)
+        below = self._values(grown)[0]
+        value = self._back_up(grown.expanded[0], below, grown.children[0], None, per_action=True)
+        return ActionValues(value.squeeze(0), grown.expanded[0].squeeze(0)[..., 1:])
+
+    def tree(self, embedding: Tensor) -> ValuedTree:
+        """The sparse tree of states [B, k] with the value that the executor decodes at every node."""
+        grown = self._grow(embedding)
+        below = self._values(grown)
+        root = self._back_up(grown.expanded[0], below[0], grown.children[0], None, per_action=False)
+        return ValuedTree(tuple(grown.nodes), (root, *below), kept=tuple(grown.kept))
+
+    def _grow(self, embedding: Tensor) -> _Grown:
         level, earned = embedding.unsqueeze(0), embedding.new_zeros(1, len(embedding))
-        own = self._ground(level)  # [M, B, 1 + A]
-        parents, families, kept = [own], [], []
+        own = self._ground(level)
+        grown = _Grown([level], [own], [], [])
         for depth in range(self.depth):
-            nodes = self.transition.successors(level, dim=-3).flatten(0, 1)  # [M A, B, k]
-            children = self._ground(nodes)  # [M A, B, 1 + A]
-            families.append(children)
+            nodes = self.transition.successors(level, dim=-3).flatten(0, 1)
+            children = self._ground(nodes)
+            grown.nodes.append(nodes)
+            grown.children.append(children)
             if depth < self.depth - 1:
                 chosen, earned = self._choose(own, children, earned, self.discount**depth)
                 level, own = _at(nodes, chosen), _at(children, chosen)
-                parents.append(own)
-                kept.append(chosen)
-        value = families[-1][..., 0]
-        for depth in reversed(range(self.depth)):
-            if depth < self.depth - 1:
-                value = families[depth][..., 0].scatter(0, kept[depth], value)
-            value = self._back_up(parents[depth], value, families[depth], None, per_action=depth == 0)
-        return ActionValues(value.squeeze(0), parents[0].squeeze(0)[..., 1:])
+                grown.kept.append(chosen)
+                grown.expanded.append(own)
+        return grown
+
+    def _values(self, grown: _Grown) -> list[Tensor]:
+        """V of all nodes of every level below the root, [N A, B] each: backed up where they are expanded."""
+        values = [grown.children[-1][..., 0]]
+        for depth in reversed(range(1, self.depth)):
+            backed = self._back_up(
+                grown.expanded[depth], values[0], grown.children[depth], None, per_action=False
+            )
+            values.insert(0, grown.children[depth - 1][..., 0].scatter(0, grown.kept[depth - 1], backed))
+        return values
 
     @torch.no_grad()
     def _choose(
