@@ -62,8 +62,8 @@ class AgentConfig:
     normalise: bool = False
     """Layer normalisation after every step of the executor (appendix F, mazes)."""
     beam: int | None = None
-    """Keep only this many nodes per level of the tree, by the actor's prior; None keeps all, or 8 where
-    binned actions are more than that."""
+    """Expand only this many nodes per level of the tree: the most probable by the actor's prior, or, in the
+    aligned wiring, those that promise most. None expands all, or 8 where binned actions are more than that."""
     initialisation: Literal["orthogonal", "torch"] = "orthogonal"
     """Orthogonal with a small actor (Kostrikov), or PyTorch's default."""
     inputs: Literal["raw", "bounds", "standard", "symlog"] = "standard"
