@@ -143,6 +143,14 @@ def test_layers_are_folded_only_where_nobody_else_reads_them(batch: int, leak: b
     assert ("_layer_norm" in names) == leak
 
 
+def test_a_normalisation_without_a_scale_is_left_as_it_is() -> None:
+    network, observation = Layers(leak=False), torch.randn(3, 4)
+    with torch.no_grad():
+        network.norm.weight[0] = 0.0
+    recording = Recording(network, torch.zeros(3, 4))
+    np.testing.assert_allclose(recording(observation.numpy())[0], network(observation)[0].detach(), rtol=1e-4)
+
+
 def test_an_aligned_plan_is_replayed_in_numpy() -> None:
     network = Policy(ActionValuesOnly(aligned(2)), width=3)
     kernels = Recording(network, torch.zeros(1, 4))._kernels

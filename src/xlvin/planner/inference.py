@@ -27,6 +27,7 @@ from xlvin.errors import XLVINError
 aten = torch.ops.aten
 Array = NDArray[Any]
 Kernel = Callable[[], object]
+SMALL = 1e-3  # scales of a normalisation by which nothing is divided
 FEW = 4  # rows or actions that are dealt with one by one
 _VERSION = attrgetter("_version")
 
@@ -168,9 +169,12 @@ class _Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
             product = _Operation(aten.mm.default, (rows, weight), {}, first.result)
             return product, replace(then, args=(read, constant))
         if then.function is aten.native_layer_norm.default and list(then.args[1]) == list(bias.shape):
-            # What is normalised loses its mean, which is linear: the layer can do without it.
-            centred = (bias - bias.mean(), rows, weight - weight.mean(1, keepdim=True))
-            return replace(first, args=centred), replace(then, function="centred layer norm")
+            # What is normalised loses its mean, which is linear: the layer can do without it. And it can have
+            # the signs of the scales, so that these go into the deviations by which it will be divided.
+            signs = then.args[2].sign()
+            centred = ((bias - bias.mean()) * signs, rows, (weight - weight.mean(1, keepdim=True)) * signs)
+            if then.args[2].abs().min() > SMALL:
+                return replace(first, args=centred), replace(then, function="centred layer norm")
         return first, then
 
     def _only_read_by(self, reader: _Operation, result: Tensor) -> bool:
@@ -248,18 +252,20 @@ def _maximum(values: Array, dims: tuple[int, ...], keepdims: bool, out: Array) -
 
 
 def _centred_layer_norm(args: tuple[Any, ...], out: Array) -> list[Kernel]:
-    """Layer normalisation of rows whose mean is zero: x / sqrt(mean(x^2) + eps) * scale + shift."""
+    """Layer normalisation of rows x whose mean is zero, with the signs of the scales:
+
+    x / sqrt((mean(x^2) + eps) / scale^2) + shift.
+    """
     width = out.shape[-1]
     rows, flat = args[0].numpy().reshape(-1, width), out.reshape(-1, width)
     scale, shift = (np.tile(part.numpy(), (len(flat), 1)) for part in args[2:4])
-    deviation, average = np.empty_like(flat), np.full((width, width), 1.0 / width, flat.dtype)
+    deviation, average = np.empty_like(flat), np.full((width, width), 1.0 / width, flat.dtype) / scale[0] ** 2
     return [
         partial(np.multiply, rows, rows, flat),
         partial(np.dot, flat, average, deviation),  # to every column: broadcasting costs more
-        partial(np.add, deviation, np.full_like(flat, args[4]), deviation),
+        partial(np.add, deviation, args[4] / scale**2, deviation),
         partial(np.sqrt, deviation, deviation),
         partial(np.divide, rows, deviation, flat),
-        partial(np.multiply, flat, scale, flat),
         partial(np.add, flat, shift, flat),
     ]
 
