@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from xlvin.experiments import imagination
-from xlvin.experiments.control import Cell, keep, run_cell
+from xlvin.experiments.control import Cell, Outcome, keep, resolved, run_cell
 from xlvin.experiments.workers import Effort
 from xlvin.report.records import read_all
 from xlvin.training.config import Budget
@@ -74,6 +74,18 @@ def test_rows_summary_headline_and_figure_come_from_records(tmp_path: Path) -> N
     assert f"{rows[0]['mean']:.1f}" in imagination.headline(tmp_path)
     imagination.figure(tmp_path, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 1000
+
+
+def test_pretraining_is_paired_with_the_same_agent_without_it(tmp_path: Path) -> None:
+    scores = {"xlvin-imagine": 1.0, "xlvin-aligned-imagine": 50.0, "xlvin-aligned-untrained-imagine": 20.0}
+    for agent, score in scores.items():
+        cell = tiny(imagination.FULL, agent)
+        seeds = [{"seed": seed, "score": score + seed} for seed in cell.config.seed_list]
+        keep(tmp_path, imagination.NAME, cell, Outcome(seeds, resolved(cell.config), 1.0))
+    (pair,) = imagination.pretraining(tmp_path)
+    assert (pair["pretrained"], pair["minus"]) == ("xlvin-aligned-imagine", "xlvin-aligned-untrained-imagine")
+    assert (pair["seeds"], pair["difference"], pair["low"], pair["high"]) == (2, 30.0, 30.0, 30.0)
+    assert "What the executor's pretraining earns" in imagination.summary(tmp_path)
 
 
 def test_the_committed_records_meet_the_bars() -> None:

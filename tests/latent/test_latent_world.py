@@ -81,16 +81,35 @@ def test_losses_fall_to_zero_where_predictions_are_right() -> None:
     paths, data = some()
     model = silent()
     assert (model.losses(paths, data) > 0.1).all()
-    # The first two features of an embedding are the observation, in units of moves.
-    model.delta_scale.fill_(0.5)
+    # The first two features of an embedding are the observation, in its own units; moves have others.
+    model.scale.fill_(0.5)
+    model.delta_scale.fill_(0.25)
     with torch.no_grad():
         model.window.weight[:, :2] = torch.eye(2)
         model.outcome.skip.bias[..., 2] = -20.0
     model.reward_mean.fill_(3.0)
     seen = torch.cat((data.next_observation / 0.5, torch.zeros(3, 4, 3)), -1)
-    start = torch.cat((data.observation / 0.5, torch.zeros(3, 3)), -1) * 1.0
+    start = torch.cat((data.observation / 0.5, torch.zeros(3, 3)), -1)
     data = data._replace(reward=torch.full((3, 4), 3.0), terminated=torch.zeros(3, 4))
     losses = model.losses(Paths(start, seen, seen), data)
     # Only negatives that are near can cost something.
     assert losses[0] <= 1.0
     assert torch.allclose(losses[1:], torch.zeros(3), atol=1e-6)
+
+
+def test_the_window_counts_places_and_moves_in_units_of_their_own() -> None:
+    """One feature, off by one unit of states in every place; then also by one unit of moves in every move."""
+    model = LatentWorld(1, 1, 2, hidden=4)
+    with torch.no_grad():
+        model.window.weight.fill_(1.0)
+        model.window.bias.zero_()
+    model.scale.fill_(10.0)
+    model.delta_scale.fill_(0.1)
+    flat, still = torch.zeros(2, 3), torch.zeros(2, 3, 1)
+    data = Stretches(torch.zeros(2, 1), flat.long(), flat, still, flat, torch.ones(2, 3))
+    off = Paths(torch.ones(2, 1), torch.ones(2, 3, 1), still)
+    assert model._window_loss(off, data).item() == pytest.approx(0.5)  # Huber's loss of one
+    moves = 0.01 * torch.arange(1, 4).view(1, 3, 1).expand(2, 3, 1)
+    assert model._window_loss(Paths(torch.zeros(2, 1), moves, still), data).item() == pytest.approx(
+        0.5, abs=1e-3
+    )

@@ -13,11 +13,12 @@ from xlvin.agents.networks import ModelBasedAgent
 from xlvin.agents.registry import named
 from xlvin.cli import main
 from xlvin.errors import XLVINError
+from xlvin.latent.latent_world import Stretches
 from xlvin.training.config import Budget, ImaginationConfig, PPOConfig, TrainConfig
 from xlvin.training.evaluation import evaluate
 from xlvin.training.imagination import Imagination
 from xlvin.training.latent_learner import LatentLearner
-from xlvin.training.latent_worlds import LatentWorlds, remaining, stretches
+from xlvin.training.latent_worlds import AGENT_NORM, LatentWorlds, remaining, stretches
 from xlvin.training.presets import preset
 from xlvin.training.replay import Seen
 from xlvin.training.run import run
@@ -115,6 +116,15 @@ def test_landmarks_are_near_and_elsewhere_is_far(fitted: tuple[Imagination, Late
     seen = worlds.place(imagination.replay.seeds[0].observation[:50].unsqueeze(0))
     assert worlds.distance(seen, landmarks, unit).mean() < 3.0
     assert (worlds.distance(seen + 100.0, landmarks, unit) > 10.0).all()
+
+
+def test_a_strange_stretch_does_not_throw_the_encoder_off(fitted: tuple[Imagination, LatentWorlds]) -> None:
+    imagination, worlds = fitted
+    seen = imagination.replay.seeds[0]
+    found = stretches(seen, remaining(seen), torch.arange(8))
+    strange = found._replace(next_observation=1e4 * found.next_observation)
+    of_agents, _, _ = worlds._gradient(Stretches(*(part.unsqueeze(0) for part in strange)))
+    assert of_agents.norm().item() == pytest.approx(AGENT_NORM, rel=1e-3)
 
 
 def test_imagined_steps_leave_the_model_as_it_is_and_fitting_leaves_the_policy() -> None:
@@ -244,7 +254,12 @@ def test_the_model_of_observations_is_the_default() -> None:
 
 def test_the_latent_agent_spends_the_same_data_in_more_rounds() -> None:
     ours, theirs = preset("CartPole-v0", "xlvin-latent-imagine"), preset("CartPole-v0", "xlvin-imagine")
-    assert ours.imagination == replace(theirs.imagination, model="latent")
+    assert ours.imagination == replace(
+        theirs.imagination,
+        model="latent",
+        branches=4 * theirs.imagination.branches,
+        horizon=theirs.imagination.horizon // 4,
+    )
     assert ours.budget.total == theirs.budget.total
     assert ours.budget.rounds == 5
     assert preset("Acrobot-v1", "xlvin-latent-imagine").budget == preset("Acrobot-v1", "xlvin-imagine").budget

@@ -63,7 +63,7 @@ class AgentConfig:
     """Layer normalisation after every step of the executor (appendix F, mazes)."""
     beam: int | None = None
     """Expand only this many nodes per level of the tree: the most probable by the actor's prior, or, in the
-    aligned wiring, those that promise most. None expands all, or 8 where binned actions are more than that."""
+    aligned wiring, those that promise most. None: all, or 8 where binned actions are more than that."""
     initialisation: Literal["orthogonal", "torch"] = "orthogonal"
     """Orthogonal with a small actor (Kostrikov), or PyTorch's default."""
     inputs: Literal["raw", "bounds", "standard", "symlog"] = "standard"

@@ -29,6 +29,8 @@ AGENTS = (
     "xlvin-aligned-imagine",
     "xlvin-aligned-untrained-imagine",
 )
+# Agents that differ in their executor alone: pretrained, and untrained.
+EXECUTORS = ((AGENT, "xlvin-untrained-imagine"), ("xlvin-aligned-imagine", "xlvin-aligned-untrained-imagine"))
 FULL, FEW = "paper-data", "less-data"
 # A fraction of the paper's data: trajectories.
 FRACTION = {"CartPole-v0": 3, "Acrobot-v1": 20, "MountainCar-v0": 30, "LunarLander-v3": 100}
@@ -100,6 +102,18 @@ def comparisons(results: Path) -> list[tables.Row]:
     return found
 
 
+def pretraining(results: Path) -> list[tables.Row]:
+    """What an executor's pretraining earns: agents that have it minus those without, paired over seeds."""
+    ours = {(r.environment, r.agent): r for r in read_all(results, NAME) if r.version == FULL}
+    found = []
+    for environment in CONTROL:
+        for with_it, without in EXECUTORS:
+            first, second = ours.get((environment, with_it)), ours.get((environment, without))
+            if first is not None and second is not None and (pair := _paired(first, second)):
+                found.append({"environment": environment, "pretrained": with_it, "minus": without} | pair)
+    return found
+
+
 def _paired(first: Record, second: Record) -> dict[str, Any]:
     ours, theirs = (
         {entry["seed"]: float(entry["score"]) for entry in record.seeds} for record in (first, second)
@@ -140,6 +154,8 @@ def summary(results: Path) -> str:
         parts.append(f"### Without a part, at the paper's data\n\n{tables.markdown(shown)}")
     if differences := comparisons(results):
         parts.append(f"### Paired differences over seeds\n\n{tables.markdown(differences)}")
+    if executors := pretraining(results):
+        parts.append(f"### What the executor's pretraining earns\n\n{tables.markdown(executors)}")
     return "\n\n".join(parts)
 
 

@@ -107,12 +107,11 @@ class LatentWorld(nn.Module):
     def _window_loss(self, paths: Paths, data: Stretches) -> Tensor:
         """Where paths are, in units of where states are; and how they move, in units of moves."""
         old = torch.cat((data.observation.unsqueeze(1), data.next_observation[:, :-1]), 1)
-        shown = self.window(paths.before)  # in units of moves
-        moved, true = self.window(paths.imagined) - shown, (data.next_observation - old) / self.delta_scale
-        place = smooth_l1_loss(
-            shown * (self.delta_scale / self.scale), (old - self.mean) / self.scale, reduction="none"
-        )
-        return data.mean((place + smooth_l1_loss(moved, true, reduction="none")).mean(-1))
+        shown = self.window(paths.before)  # in units of states: in those of moves its weights would be huge
+        moved = (self.window(paths.imagined) - shown) * (self.scale / self.delta_scale)
+        place = smooth_l1_loss(shown, (old - self.mean) / self.scale, reduction="none")
+        move = smooth_l1_loss(moved, (data.next_observation - old) / self.delta_scale, reduction="none")
+        return data.mean((place + move).mean(-1))
 
     def _outcome(self, embedding: Tensor, action: Tensor, successor: Tensor) -> tuple[Tensor, ...]:
         """Reward of a step that goes on, of one that ends the episode, and the logit of the end."""

@@ -41,6 +41,8 @@ REWARD_SCALE = "reward scale"
 RETURN_SIZE = 10.0
 # Returns reach no further than this many steps when their size is guessed.
 LONG = 100
+# Where only actions cost and none has paid yet: a find is worth this many times the dearest one for LONG.
+FIND = 10.0
 
 
 class Units(NamedTuple):
@@ -50,7 +52,7 @@ class Units(NamedTuple):
     lowest: Tensor  # the lowest reward for ever, if that is negative
     highest: Tensor
     worst: Tensor  # the usual costs for ever
-    best: Tensor  # the best return seen; where only actions cost and none was good, as good as those are bad
+    best: Tensor  # the best return seen; where only actions cost and none was good, more than they cost
 
 
 class Step(NamedTuple):
@@ -151,9 +153,12 @@ class Imagination:
             if isinstance(self.worlds, CountedWorlds):
                 best = torch.where(size < 1e-6, 1.0, best)  # nothing has paid yet: what is unknown may
                 scale = RETURN_SIZE / torch.maximum(best.abs(), size * min(horizon, LONG))
-            if seen.only_actions_cost and best <= 0.0:  # to do nothing may be free: a find is worth more
-                best = -worst * horizon
-                highest = torch.maximum(highest, -worst)
+            if seen.only_actions_cost:
+                if best <= 0.0:  # to do nothing may be free: without a find there is no reason to move
+                    best = -FIND * LONG * lowest
+                    highest = torch.maximum(highest, best / horizon)
+                # A prize says more of the size of returns than what steps cost.
+                scale = torch.minimum(scale, RETURN_SIZE / best)
             rows.append(
                 scale
                 * torch.stack(

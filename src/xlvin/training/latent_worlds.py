@@ -25,7 +25,8 @@ from xlvin.training.worlds import FINAL_RATE, LANDMARKS, mean_and_scale, usual_d
 
 BATCH = 64  # stretches in a minibatch
 LENGTH = 5  # steps of a stretch
-AGENT_RATE = 0.5  # of the heads' learning rate, for encoder and T
+AGENT_RATE = 0.25  # of the heads' learning rate, for encoder and T; at twice that, more fits did harm
+AGENT_NORM = 0.5  # the largest gradient norm of encoder and T, as in PPO
 
 
 class LatentWorlds:
@@ -109,7 +110,9 @@ class LatentWorlds:
         paths = self.agents.apply(self._paths, data, prefix="agent.")
         losses = self.heads.apply(self._losses, paths, data, prefix="model.")
         of_agents, of_heads = gradients(losses.sum(), (self.agents, self.heads))
-        return of_agents, of_heads, losses.detach().sum(1)
+        norm = of_agents.norm(dim=1, keepdim=True)
+        shrink = (AGENT_NORM / (norm + 1e-6)).clamp(max=1.0)
+        return of_agents * shrink, of_heads, losses.detach().sum(1)
 
     def _scale(self, index: int, seen: Seen) -> None:
         """Set a seed's units by its data."""

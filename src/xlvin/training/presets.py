@@ -83,6 +83,15 @@ SAME_DATA: Settings = {
     "vtrace": True,
     "inputs": "bounds",
 }
+# With continuous actions: bins and a Gaussian policy want the same.
+SWINGING: Settings = {
+    "learning_rate": 2e-3,
+    "epochs": 40,
+    "discount": 0.95,
+    "recompute": True,
+    "anneal": True,
+}
+CLIMBING: Settings = {"discount": 0.97, "novelty_coef": 1.0}
 # Ours: found by `xlvin.experiments.tuning` and refined by hand on seeds from 1,000. By environment and kind
 # of agent; agents that differ in their executor only share settings.
 TUNED: dict[str, dict[str, Settings]] = {
@@ -158,11 +167,8 @@ TUNED: dict[str, dict[str, Settings]] = {
         "atreec": LANDING | {"learning_rate": 5e-4},
         "xlvin": LANDING | {"learning_rate": 3e-4},
     },
-    "Pendulum-v1": dict.fromkeys(
-        ("ppo", "gaussian"),
-        {"learning_rate": 2e-3, "epochs": 40, "discount": 0.95, "recompute": True, "anneal": True},
-    ),
-    "MountainCarContinuous-v0": dict.fromkeys(("ppo", "gaussian"), {"discount": 0.97, "novelty_coef": 1.0}),
+    "Pendulum-v1": {"ppo": SWINGING, "gaussian": SWINGING},
+    "MountainCarContinuous-v0": {"ppo": CLIMBING, "gaussian": CLIMBING},
 }
 # In gusts, where data come in rounds.
 TUNED["xlvin/PushedCartPole-v0"] = {
@@ -197,10 +203,14 @@ IMAGINE = PPOConfig(
 )
 IMAGINATION = ImaginationConfig(iterations=10, last_iterations=60, learning_rate=5e-4)
 IMAGINE_DEPTH = 2
+# Ours: Adam's step on imagined data without a tree, where the shared one is too small to learn in time.
+TREELESS_RATE = {"Pendulum-v1": 2e-3}
 # Ours: an aligned plan reads values of imagined nodes, so that its tree has to be a faithful one.
 ALIGNED_TRANSE = 1.0
 # Ours: a latent model knows less than an ensemble beyond its data, which at least so many rounds correct.
 LATENT, LATENT_ROUNDS = "xlvin-latent-imagine", 5
+# Ours: and its errors add up faster, so that branches are so many times shorter, and more.
+LATENT_SHORTER = 4
 
 
 def default_agent(environment: str, version: Version = "tuned") -> str:
@@ -222,10 +232,13 @@ def preset(environment: str, agent: str, version: Version = "tuned") -> TrainCon
     if agent in IMAGINING:
         network = replace(network, depth=IMAGINE_DEPTH, inputs="symlog")
         ppo, imagination = replace(IMAGINE, discount=patience(time_limit(environment))), IMAGINATION
+        if network.kind == "ppo" and environment in TREELESS_RATE:
+            imagination = replace(imagination, learning_rate=TREELESS_RATE[environment])
         if network.wiring == "aligned":
             ppo = replace(ppo, transe_coef=ALIGNED_TRANSE)
         if agent == LATENT:
-            imagination = replace(imagination, model="latent")
+            branches, horizon = imagination.branches * LATENT_SHORTER, imagination.horizon // LATENT_SHORTER
+            imagination = replace(imagination, model="latent", branches=branches, horizon=horizon)
             budget = replace(budget, per_round=min(budget.per_round, max(1, budget.total // LATENT_ROUNDS)))
         return TrainConfig(environment, agent, network, budget, ppo, imagination=imagination)
     if version == "paper":
