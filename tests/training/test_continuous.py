@@ -16,6 +16,7 @@ from xlvin.errors import XLVINError
 from xlvin.latent.world import WorldModel
 from xlvin.training.config import Budget, ImaginationConfig
 from xlvin.training.episode import play
+from xlvin.training.imagination import FIND, LONG, RETURN_SIZE
 from xlvin.training.presets import preset
 from xlvin.training.replay import Seen
 from xlvin.training.run import run
@@ -23,6 +24,7 @@ from xlvin.training.trainer import Trainer
 
 from ..environments import AIM, AIM_2D
 
+SMALL_MODEL = ImaginationConfig(last_iterations=1, branches=10, hidden=8)
 SMALL = ["--ppo.epochs", "1", "--evaluation-episodes", "2", "--network.hidden", "8", "--network.latent", "6"]
 
 
@@ -190,3 +192,23 @@ def test_the_unknown_is_worth_a_visit_where_no_state_pays(
 ) -> None:
     found = seen(reward, action, terminated)
     assert (found.no_state_pays, found.only_actions_cost) == (no_state_pays, only_actions_cost)
+
+
+def test_a_find_outweighs_what_actions_cost_and_a_prize_sets_the_scale() -> None:
+    trainer = Trainer(replace(preset("Pendulum-v1", "ppo-imagine"), imagination=SMALL_MODEL))
+    imagination = trainer.imagination
+    assert imagination is not None
+    imagination.discount = 0.9
+    imagination.replay.seeds[0] = seen([-0.1, 0.0, -0.1], [0, 2, 0])
+    hoped = imagination.units()
+    assert float(hoped.best) == pytest.approx(RETURN_SIZE)
+    assert float(hoped.reward) == pytest.approx(RETURN_SIZE / (FIND * LONG * 0.1))
+    assert hoped.highest >= hoped.best  # or values could not say so
+    ends = [0.0] * 40 + [1.0]
+    imagination.replay.seeds[0] = seen([-0.1, 0.0] * 20 + [50.0], [0, 2] * 20 + [0], ends)
+    found = imagination.units()
+    assert float(found.best) == pytest.approx(RETURN_SIZE)
+    assert float(found.reward) == pytest.approx(RETURN_SIZE / 50.0)
+    # Where states pay as well, their usual pay sets the scale.
+    imagination.replay.seeds[0] = seen([-0.1, -0.3] * 20 + [50.0], [0] * 41, ends)
+    assert float(imagination.units().reward) == pytest.approx(RETURN_SIZE / 10 / (58.0 / 41))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from xlvin.experiments.control import Cell, run_cells, split
 from xlvin.experiments.workers import Effort
@@ -11,11 +12,19 @@ from xlvin.report import tables
 from xlvin.report.files import replacing
 from xlvin.report.records import Record, read_all
 from xlvin.report.statistics import paired_difference
-from xlvin.training.presets import CONTINUOUS, preset
+from xlvin.training.config import TrainConfig
+from xlvin.training.presets import CONTINUOUS, preset, with_settings
 
 NAME = "continuous"
-VERSION = "tuned"
+FULL, FEW = "tuned", "less-data"
 SEEDS = 20
+# A fraction of the data: trajectories.
+FRACTION = {"Pendulum-v1": 30, "MountainCarContinuous-v0": 30}
+# What agents without a model do otherwise with so little, found on seeds from 1,000.
+FEW_SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
+    "Pendulum-v1": {"ppo": {"epochs": 80}, "ppo-gaussian": {"epochs": 80, "minibatches": 8}},
+    "MountainCarContinuous-v0": {"ppo": {"discount": 0.99, "minibatches": 8}},
+}
 # The agent, the same without a tree, the same without imagination; and the one that needs no bins.
 AGENTS = ("xlvin-imagine", "ppo-imagine", "ppo", "ppo-gaussian")
 # Seeds that train together on a CPU: recorded steps of one are as fast as those of several.
@@ -26,11 +35,22 @@ def cells(effort: Effort) -> list[Cell]:
     """Everything there is to train, the longest first."""
     found, seeds = [], effort.seeds or SEEDS
     for environment in reversed(CONTINUOUS):
-        for agent in AGENTS:
-            cell = Cell(VERSION, replace(preset(environment, agent), seeds=seeds), effort.device)
-            together = seeds if effort.device != "cpu" else SIDE_BY_SIDE.get(agent, 1)
-            found += split(cell, together) if effort.wants(cell.name) else []
+        for version in (FULL, FEW) if environment in FRACTION else (FULL,):
+            for agent in AGENTS:
+                config = replace(configuration(version, environment, agent), seeds=seeds)
+                cell = Cell(version, config, effort.device)
+                together = seeds if effort.device != "cpu" else SIDE_BY_SIDE.get(agent, 1)
+                found += split(cell, together) if effort.wants(cell.name) else []
     return found
+
+
+def configuration(version: str, environment: str, agent: str) -> TrainConfig:
+    """What is trained, with all data or a fraction of them."""
+    config = preset(environment, agent)
+    if version == FULL:
+        return config
+    config = replace(config, budget=replace(config.budget, total=FRACTION[environment]))
+    return with_settings(config, FEW_SETTINGS.get(environment, {}).get(agent, {}))
 
 
 def run(results: Path, effort: Effort | None = None) -> None:
@@ -40,18 +60,18 @@ def run(results: Path, effort: Effort | None = None) -> None:
 
 
 def rows(results: Path) -> list[tables.Row]:
-    """One row per environment and agent, in the order of the page."""
+    """One row per version, environment and agent, in the order of the page."""
     found = tables.rows(read_all(results, NAME))
-    return tables.ordered(found, environment=[*CONTINUOUS], agent=AGENTS)
+    return tables.ordered(found, version=(FULL, FEW), environment=[*CONTINUOUS], agent=AGENTS)
 
 
 def comparisons(results: Path) -> list[tables.Row]:
     """The first agent minus each other, paired over seeds, with 95 % intervals."""
     known, found = _known(results), []
-    for environment in CONTINUOUS:
-        first = known.get((environment, AGENTS[0]))
+    for version, environment in _cases(known):
+        first = known.get((version, environment, AGENTS[0]))
         for agent in AGENTS[1:]:
-            second = known.get((environment, agent))
+            second = known.get((version, environment, agent))
             if first is None or second is None:
                 continue
             ours, theirs = (
@@ -60,22 +80,25 @@ def comparisons(results: Path) -> list[tables.Row]:
             shared = sorted(ours.keys() & theirs.keys())
             if len(shared) > 1:
                 pair = paired_difference([ours[seed] for seed in shared], [theirs[seed] for seed in shared])
-                told = {"environment": environment, f"{AGENTS[0]} minus": agent, "seeds": len(shared)}
-                found.append(told | pair)
+                told = {"environment": environment, "trajectories": _trajectories(version, environment)}
+                found.append(told | {f"{AGENTS[0]} minus": agent, "seeds": len(shared)} | pair)
     return found
 
 
 def summary(results: Path) -> str:
-    """Scores by agent and environment, their worst seeds, and paired differences."""
-    found = rows(results)
-    worst = {key: min(record.scores) for key, record in _known(results).items()}
+    """Scores by agent, environment and data, their worst seeds, and paired differences."""
+    known = _known(results)
+    found = [{**row, "case": _title(row["version"], row["environment"])} for row in rows(results)]
+    worst = {key: min(record.scores) for key, record in known.items()}
     mean = tables.pivot(
-        found, "agent", "environment", lambda row: f"{row['mean']:.1f} ± {row['std']:.1f} ({row['seeds']})"
+        found, "agent", "case", lambda row: f"{row['mean']:.1f} ± {row['std']:.1f} ({row['seeds']})"
     )
     least = tables.pivot(
-        found, "agent", "environment", lambda row: f"{worst[row['environment'], row['agent']]:.1f}"
+        found, "agent", "case", lambda row: f"{worst[row['version'], row['environment'], row['agent']]:.1f}"
     )
-    columns = ["agent", *(name for name in CONTINUOUS if any(name in line for line in mean))]
+    columns = ["agent", *(_title(*case) for case in _cases(known))]
+    order = {agent: place for place, agent in enumerate(AGENTS)}
+    mean, least = (sorted(table, key=lambda line: order[line["agent"]]) for table in (mean, least))
     parts = [
         f"Mean ± standard deviation (seeds).\n\n{tables.markdown(mean, columns)}",
         f"The worst seed.\n\n{tables.markdown(least, columns)}",
@@ -90,18 +113,18 @@ def figure(results: Path, path: Path) -> None:
     from matplotlib.figure import Figure
 
     known = _known(results)
-    environments = [name for name in CONTINUOUS if any((name, agent) in known for agent in AGENTS)]
-    picture = Figure(figsize=(3.2 * len(environments), 3.6), layout="constrained")
-    axes = picture.subplots(1, len(environments), squeeze=False)[0]
-    for axis, environment in zip(axes, environments, strict=True):
+    cases = _cases(known)
+    picture = Figure(figsize=(3.2 * len(cases), 3.6), layout="constrained")
+    axes = picture.subplots(1, len(cases), squeeze=False)[0]
+    for axis, case in zip(axes, cases, strict=True):
         for place, agent in enumerate(AGENTS):
-            if (record := known.get((environment, agent))) is None:
+            if (record := known.get((*case, agent))) is None:
                 continue
             colour, count = ("C0" if place == 0 else "0.45"), len(record.scores)
             spread = [place + 0.3 * (i / max(1, count - 1) - 0.5) for i in range(count)]
             axis.scatter(spread, record.scores, s=10, color=colour, alpha=0.5, linewidths=0)
             axis.hlines(sum(record.scores) / count, place - 0.35, place + 0.35, color=colour, lw=2)
-        axis.set_title(f"{environment}, {CONTINUOUS[environment][2].total} trajectories", fontsize=8)
+        axis.set_title(f"{_title(*case)} trajectories", fontsize=8)
         axis.set_xticks(range(len(AGENTS)), AGENTS, rotation=30, ha="right", fontsize=8)
         axis.grid(axis="y", alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
@@ -110,5 +133,23 @@ def figure(results: Path, path: Path) -> None:
         picture.savefig(temporary, dpi=130, format="png")
 
 
-def _known(results: Path) -> dict[tuple[str, str], Record]:
-    return {(record.environment, record.agent): record for record in read_all(results, NAME)}
+def _known(results: Path) -> dict[tuple[str, str, str], Record]:
+    return {(record.version, record.environment, record.agent): record for record in read_all(results, NAME)}
+
+
+def _cases(known: dict[tuple[str, str, str], Record]) -> list[tuple[str, str]]:
+    """Versions and environments that have records, environment by environment."""
+    return [
+        (version, environment)
+        for environment in CONTINUOUS
+        for version in (FULL, FEW)
+        if any((version, environment, agent) in known for agent in AGENTS)
+    ]
+
+
+def _trajectories(version: str, environment: str) -> int:
+    return FRACTION[environment] if version == FEW else CONTINUOUS[environment][2].total
+
+
+def _title(version: str, environment: str) -> str:
+    return f"{environment}, {_trajectories(version, environment)}"
