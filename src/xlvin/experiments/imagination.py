@@ -150,7 +150,7 @@ def summary(results: Path) -> str:
         parts.append(f"### From less data\n\n{tables.markdown(told)}")
     without = [row for row in found if row["version"] in ABLATIONS]
     if without:
-        shown = tables.pivot(without, "version", "environment", _cell)
+        shown = tables.pivot(without, "version", "environment", _counted)
         parts.append(f"### Without a part, at the paper's data\n\n{tables.markdown(shown)}")
     if differences := comparisons(results):
         parts.append(f"### Paired differences over seeds\n\n{tables.markdown(differences)}")
