@@ -216,22 +216,23 @@ def figure(results: Path, path: Path) -> None:
     known = {name for _, name in ours}
     names = [name for name in (*AGENTS, *(f"{agent}, tuned" for agent in table1.ALL)) if name in known]
     environments = [name for name in CONTROL if (name, AGENT) in ours]
-    picture = Figure(figsize=(3.2 * len(environments), 4.4), layout="constrained")
-    axes = picture.subplots(1, len(environments), squeeze=False)[0]
+    picture = Figure(figsize=(2.6 * len(environments) + 2.0, 0.3 * len(names) + 1.2), layout="constrained")
+    axes = picture.subplots(1, len(environments), squeeze=False, sharey=True)[0]
     for axis, environment in zip(axes, environments, strict=True):
         for place, name in enumerate(names):
             record = ours.get((environment, name))
             if record is None:
                 continue
             colour, count = ("C0" if place == 0 else "0.45"), len(record.scores)
-            spread = [place + 0.3 * (i / max(1, count - 1) - 0.5) for i in range(count)]
-            axis.scatter(spread, record.scores, s=10, color=colour, alpha=0.5, linewidths=0)
-            axis.hlines(sum(record.scores) / count, place - 0.35, place + 0.35, color=colour, lw=2)
-        axis.axhline(max(table1.PAPER[environment].values())[0], color="black", lw=0.8, ls=":")
+            spread = [place + 0.5 * (i / max(1, count - 1) - 0.5) for i in range(count)]
+            axis.scatter(record.scores, spread, s=10, color=colour, alpha=0.5, linewidths=0)
+            axis.vlines(sum(record.scores) / count, place - 0.35, place + 0.35, color=colour, lw=2)
+        axis.axvline(max(table1.PAPER[environment].values())[0], color="black", lw=0.8, ls=":")
         axis.set_title(environment, fontsize=10)
-        axis.set_xticks(range(len(names)), names, rotation=60, ha="right", fontsize=7)
-        axis.grid(axis="y", alpha=0.25)
+        axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
+    axes[0].set_yticks(range(len(names)), names, fontsize=8)
+    axes[0].invert_yaxis()
     picture.suptitle(
         "Greedy return at the paper's data: every seed and their mean; dotted, the paper's best mean",
         fontsize=11,
