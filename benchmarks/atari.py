@@ -203,7 +203,7 @@ def play_along(device: str, seed: int, rounds: int, barrier: Barrier) -> None:
 
 def crowd(device: str, processes: int, rounds: int) -> Iterator[Measured]:
     context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(processes + 1)
+    barrier = context.Barrier(processes + 1, timeout=600)  # seconds, in case that a process dies
     crew = [
         context.Process(target=play_along, args=(device, seed, rounds, barrier)) for seed in range(processes)
     ]

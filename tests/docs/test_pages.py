@@ -20,6 +20,7 @@ import pytest
 
 import xlvin
 from xlvin.cli import COMMANDS, main
+from xlvin.commands.reproduce import EXPERIMENTS
 from xlvin.commands.sweep import plan
 from xlvin.commands.train import configuration, parser
 from xlvin.executor import pretrain as pretraining
@@ -184,6 +185,13 @@ def test_every_tutorial_runs(page: Path, workshop: None, capsys: pytest.CaptureF
         else:
             exec(compile(text, f"{page.name} block {number}", "exec"), names)
     capsys.readouterr()
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_page_tells_what_the_records_say(name: str) -> None:
+    experiment = importlib.import_module(EXPERIMENTS[name])
+    page = (ROOT / "docs" / "experiments" / f"{name}.md").read_text()
+    assert experiment.summary(ROOT / "results") in page, f"run `xlvin reproduce {name} --from-records`"
 
 
 def test_the_pages_that_matter_are_there() -> None:

@@ -14,6 +14,7 @@ from xlvin.errors import XLVINError
 from xlvin.experiments import atari, pixel_model
 from xlvin.experiments.atari_runs import POINTS, curve, missing
 from xlvin.experiments.workers import Effort
+from xlvin.report import tables
 from xlvin.report.curves import band
 from xlvin.report.records import read
 from xlvin.training.config import Budget, TrainConfig
@@ -37,6 +38,7 @@ def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(atari, "preset", tiny)
     monkeypatch.setattr(pixel_model, "preset", tiny)
     monkeypatch.setattr(pixel_model, "STEPS", 30)
+    monkeypatch.setattr(tables, "FEWEST", 2)
     monkeypatch.chdir(tmp_path)
 
 
@@ -57,10 +59,10 @@ def test_a_curve_averages_games_and_fills_gaps() -> None:
     assert curve(lines[:1], "return", total).tolist() == [0.0] * POINTS
 
 
-def test_several_workers_take_a_seed_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_workers_take_a_seed_each(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     taken = []
     monkeypatch.setattr(atari, "train_all", lambda results, jobs, workers: taken.extend(jobs))
-    atari.run(Path("results"), Effort(("freeway/",), workers=4, seeds=2))
+    atari.run(tmp_path / "results", Effort(("freeway/",), workers=4, seeds=2))
     found = [(job.config.agent, job.config.seed_list) for job in taken]
     assert found == [(agent, (seed,)) for seed in range(2) for agent in atari.AGENTS]
 
@@ -84,6 +86,10 @@ def test_seeds_are_added_to_the_records(capsys: pytest.CaptureFixture[str]) -> N
     assert entry["games"] >= 2
     assert entry["score"] == pytest.approx(np.mean(entry["clipped"]), abs=1e-3)
     config = tiny(FREEWAY, "xlvin-r")
+    assert [part.seed_list for part in missing(results, "atari", "paper", config, 3)] == [(1, 2)]
+    older = json.loads(path.read_text())
+    del older["config"]["ppo"]["vtrace"]  # made before there was such an option
+    path.write_text(json.dumps(older))
     assert [part.seed_list for part in missing(results, "atari", "paper", config, 3)] == [(1, 2)]
     other = replace(config, ppo=replace(config.ppo, clip=0.3))  # other settings are trained anew
     assert [part.seed_list for part in missing(results, "atari", "paper", other, 3)] == [(0, 1, 2)]

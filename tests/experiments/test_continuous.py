@@ -8,6 +8,7 @@ import pytest
 from xlvin.experiments import continuous
 from xlvin.experiments.control import Cell, keep, run_cell, run_cells
 from xlvin.experiments.workers import Effort
+from xlvin.report import tables
 from xlvin.report.records import read_all
 from xlvin.training.config import Budget
 from xlvin.training.presets import CONTINUOUS, preset
@@ -15,6 +16,11 @@ from xlvin.training.presets import CONTINUOUS, preset
 RESULTS = Path(__file__).parents[2] / "results"
 # Mean return at the full data.
 BARS = {"Pendulum-v1": -250.0, "MountainCarContinuous-v0": 90.0}
+
+
+@pytest.fixture(autouse=True)
+def two_seeds_make_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "FEWEST", 2)
 
 
 def tiny(agent: str, version: str = continuous.FULL) -> Cell:

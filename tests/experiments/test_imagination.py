@@ -8,6 +8,7 @@ import pytest
 from xlvin.experiments import imagination
 from xlvin.experiments.control import Cell, Outcome, keep, resolved, run_cell
 from xlvin.experiments.workers import Effort
+from xlvin.report import tables
 from xlvin.report.records import read_all
 from xlvin.training.config import Budget
 from xlvin.training.presets import CONTROL, preset
@@ -15,6 +16,11 @@ from xlvin.training.presets import CONTROL, preset
 RESULTS = Path(__file__).parents[2] / "results"
 # Mean return at the paper's data.
 BARS = {"CartPole-v0": 199.5, "Acrobot-v1": -88.0, "MountainCar-v0": -120.0}
+
+
+@pytest.fixture(autouse=True)
+def two_seeds_make_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "FEWEST", 2)
 
 
 def tiny(version: str, agent: str, seeds: int = 2) -> Cell:

@@ -6,7 +6,7 @@ import pytest
 from xlvin.errors import XLVINError
 from xlvin.report.pages import embed
 from xlvin.report.records import Record, provenance
-from xlvin.report.tables import markdown, ordered, pivot, plain, rows
+from xlvin.report.tables import markdown, ordered, paired, pivot, plain, rows, spread
 
 ROWS = [{"agent": "ppo", "mean": -7.25}, {"agent": "xlvin", "mean": 120.0}]
 
@@ -70,3 +70,17 @@ def test_rows_are_ordered_column_by_column() -> None:
     table = [{"a": a, "b": b} for b in ("y", "x") for a in (1, 2)]
     found = ordered(table, b=("x", "y"), a=(2, 1))
     assert [(row["b"], row["a"]) for row in found] == [("x", 2), ("x", 1), ("y", 2), ("y", 1)]
+
+
+def test_pairs_are_of_shared_seeds_and_not_of_few() -> None:
+    first, second = (
+        record("ppo", "CartPole-v0", [1.0, 5.0, 9.0, 50.0]),
+        record("dqn", "CartPole-v0", [0, 2, 7]),
+    )
+    assert paired(first, second) == {"seeds": 3, "difference": 2.0, "low": 1.0, "high": 3.0}
+    assert paired(first, record("dqn", "CartPole-v0", [0.0, 2.0])) is None
+
+
+def test_one_seed_has_no_spread() -> None:
+    one, two = rows([record("ppo", "CartPole-v0", scores) for scores in ([1.0], [1.0, 3.0])])
+    assert (spread(one), spread(two), spread(two, 0)) == ("1.0", "2.0 ± 1.4", "2 ± 1")

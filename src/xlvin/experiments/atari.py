@@ -12,7 +12,7 @@ from xlvin.experiments.control import batches
 from xlvin.experiments.workers import Effort
 from xlvin.report import tables
 from xlvin.report.records import Record, read_all
-from xlvin.report.statistics import mean, paired_difference, summarise
+from xlvin.report.statistics import mean, summarise
 from xlvin.training.presets import preset
 
 NAME, VERSION = "atari", "paper"
@@ -73,15 +73,12 @@ def rows(results: Path) -> list[tables.Row]:
 
 def comparisons(results: Path) -> list[tables.Row]:
     """xlvin-r minus the others in the mean of the clipped curve, paired over seeds."""
-    scores = {key: {e["seed"]: float(e["score"]) for e in r.seeds} for key, r in _records(results).items()}
-    found = []
+    records, found = _records(results), []
     for game in GAMES:
         for other in COMPARED:
-            first, second = scores.get((game, "xlvin-r"), {}), scores.get((game, other), {})
-            shared = sorted(first.keys() & second.keys())
-            if len(shared) > 1:
-                pair = paired_difference([first[s] for s in shared], [second[s] for s in shared])
-                found.append({"game": game, "xlvin-r minus": other, "seeds": len(shared)} | pair)
+            first, second = records.get((game, "xlvin-r")), records.get((game, other))
+            if first and second and (pair := tables.paired(first, second)):
+                found.append({"game": game, "xlvin-r minus": other} | pair)
     return found
 
 

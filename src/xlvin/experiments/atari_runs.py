@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xlvin.experiments.control import resolved, settings
+from xlvin.experiments.control import Cell, known, resolved
 from xlvin.experiments.workers import run_jobs
-from xlvin.report.records import Record, add, provenance, read
+from xlvin.report.records import Record, add, provenance
 from xlvin.training.config import TrainConfig
 from xlvin.training.lock import alone_in
 from xlvin.training.run import CHECKPOINT_EVERY, METRICS, default_folder, make_trainer, train_in
@@ -31,11 +31,8 @@ def missing(
 ) -> list[TrainConfig]:
     """What is still to be trained so that the record holds seeds 0, 1, ...: a configuration per gap."""
     wanted = set(range(seeds))
-    path = results / experiment / version / config.environment.replace("/", "-") / f"{config.agent}.json"
-    if path.exists():
-        record = read(path)
-        if settings(record.config) == settings(json.loads(json.dumps(resolved(config)))):
-            wanted -= {entry["seed"] for entry in record.seeds}
+    if record := known(results, experiment, Cell(version, config)):
+        wanted -= {entry["seed"] for entry in record.seeds}
     gaps: list[list[int]] = []
     for seed in sorted(wanted):
         if gaps and gaps[-1][-1] == seed - 1:
@@ -82,10 +79,16 @@ def train(job: Job) -> Record:
 def train_all(results: Path, jobs: Sequence[Job], workers: int | None) -> None:
     """Add all jobs' seeds to their records, each as soon as it is done; one job at a time by default."""
     for number, (job, record) in enumerate(run_jobs(train, jobs, workers or 1), 1):
-        add(record, results)
+        keep(results, job, record)
         scores = ", ".join(f"{entry['seed']}: {entry['score']:.2f}" for entry in record.seeds)
         told = f"{job.config.agent} on {job.config.environment} in {record.seconds:.0f} s"
         print(f"{number}/{len(jobs)} {told}; clipped reward by seed: {scores}", file=sys.stderr)
+
+
+def keep(results: Path, job: Job, record: Record) -> None:
+    """Add a job's seeds to their record; other settings start a new one."""
+    before = known(results, job.experiment, Cell(job.version, job.config))
+    add(replace(record, config=before.config) if before else record, results)
 
 
 def entry(lines: Sequence[dict[str, Any]], seed: int, config: TrainConfig) -> dict[str, Any]:

@@ -58,20 +58,20 @@ def run(results: Path, effort: Effort | None = None) -> None:
 
 
 def keep_begun(results: Path, wanted: Sequence[MazeRun]) -> None:
-    """Add the runs that were stopped on their way to their records."""
+    """Add the runs that were stopped on their way to their records, where these do not know more already."""
     for job in wanted:
-        outcome = load_outcome(job)
-        if outcome and outcome.levels and not outcome.finished:
+        outcome, known = load_outcome(job), _known(results, job)
+        if outcome is None or outcome.finished or not outcome.levels:
+            continue
+        before = [entry for entry in known.seeds if entry["seed"] == job.seed] if known else []
+        if all(entry.get("stopped") and entry["passed"] < outcome.passed for entry in before):
             keep(results, job, outcome)
 
 
 def keep(results: Path, job: MazeRun, outcome: Outcome) -> None:
     """Add a run to its record; other settings start a new record."""
-    config = job.plain()
-    size = job.config.size
-    path = results / NAME / job.config.version / f"{size}x{size}" / f"{job.config.agent}.json"
-    known = read(path) if path.exists() else None
-    others = known.seeds if known and job.made(known.config) else []
+    size, known = job.config.size, _known(results, job)
+    others = known.seeds if known else []
     seeds = [entry for entry in others if entry["seed"] != job.seed] + [_entry(job.seed, outcome)]
     record = Record(
         experiment=NAME,
@@ -79,12 +79,20 @@ def keep(results: Path, job: MazeRun, outcome: Outcome) -> None:
         environment=f"{size}x{size}",
         agent=job.config.agent,
         seeds=sorted(seeds, key=lambda entry: int(entry["seed"])),
-        config=config,
+        config=job.plain(),
         command=f"xlvin reproduce {NAME} --only {job.config.version}/{size}x{size}/{job.config.agent}/",
         seconds=round(sum(level["seconds"] for entry in seeds for level in entry["levels"]), 1),
         **provenance(),
     )
     write(record, results)
+
+
+def _known(results: Path, job: MazeRun) -> Record | None:
+    """The record of a run, if it was made with these settings."""
+    size = job.config.size
+    path = results / NAME / job.config.version / f"{size}x{size}" / f"{job.config.agent}.json"
+    record = read(path) if path.exists() else None
+    return record if record and job.made(record.config) else None
 
 
 def _entry(seed: int, outcome: Outcome) -> dict[str, Any]:
@@ -123,7 +131,7 @@ def summary(results: Path) -> str:
             {
                 "agent": row["agent"] + (" (paper's settings)" if row["version"] == "paper" else ""),
                 "levels passed, by seed": ", ".join(map(_passed, row["passed"], row["stopped"])),
-                "held-out success (%)": f"{row['mean']:.1f} ± {row['std']:.1f}",
+                "held-out success (%)": tables.spread(row),
                 "episodes": f"{row['episodes']:,.0f}",
             }
             for row in table

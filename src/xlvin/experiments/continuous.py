@@ -11,7 +11,6 @@ from xlvin.experiments.workers import Effort
 from xlvin.report import tables
 from xlvin.report.files import replacing
 from xlvin.report.records import Record, read_all
-from xlvin.report.statistics import paired_difference
 from xlvin.training.config import TrainConfig
 from xlvin.training.presets import CONTINUOUS, preset, with_settings
 
@@ -72,16 +71,9 @@ def comparisons(results: Path) -> list[tables.Row]:
         first = known.get((version, environment, AGENTS[0]))
         for agent in AGENTS[1:]:
             second = known.get((version, environment, agent))
-            if first is None or second is None:
-                continue
-            ours, theirs = (
-                {entry["seed"]: float(entry["score"]) for entry in record.seeds} for record in (first, second)
-            )
-            shared = sorted(ours.keys() & theirs.keys())
-            if len(shared) > 1:
-                pair = paired_difference([ours[seed] for seed in shared], [theirs[seed] for seed in shared])
+            if first and second and (pair := tables.paired(first, second)):
                 told = {"environment": environment, "trajectories": _trajectories(version, environment)}
-                found.append(told | {f"{AGENTS[0]} minus": agent, "seeds": len(shared)} | pair)
+                found.append(told | {f"{AGENTS[0]} minus": agent} | pair)
     return found
 
 
@@ -90,9 +82,7 @@ def summary(results: Path) -> str:
     known = _known(results)
     found = [{**row, "case": _title(row["version"], row["environment"])} for row in rows(results)]
     worst = {key: min(record.scores) for key, record in known.items()}
-    mean = tables.pivot(
-        found, "agent", "case", lambda row: f"{row['mean']:.1f} ± {row['std']:.1f} ({row['seeds']})"
-    )
+    mean = tables.pivot(found, "agent", "case", lambda row: f"{tables.spread(row)} ({row['seeds']})")
     least = tables.pivot(
         found, "agent", "case", lambda row: f"{worst[row['version'], row['environment'], row['agent']]:.1f}"
     )

@@ -121,18 +121,18 @@ def keep(results: Path, experiment: str, cell: Cell, outcome: Outcome) -> None:
         seconds=outcome.seconds,
         **provenance(),
     )
-    known = _known(results, experiment, cell)
-    add(record if known is None else replace(record, config=known.config), results)
+    before = known(results, experiment, cell)
+    add(record if before is None else replace(record, config=before.config), results)
 
 
 def _done(results: Path, experiment: str, cell: Cell) -> bool:
     """Whether the record holds these seeds, trained with these settings."""
-    known = _known(results, experiment, cell)
-    return known is not None and set(cell.config.seed_list) <= {entry["seed"] for entry in known.seeds}
+    before = known(results, experiment, cell)
+    return before is not None and set(cell.config.seed_list) <= {entry["seed"] for entry in before.seeds}
 
 
-def _known(results: Path, experiment: str, cell: Cell) -> Record | None:
-    """The cell's record, if it was made with the same settings; fields that it does not have are at rest."""
+def known(results: Path, experiment: str, cell: Cell) -> Record | None:
+    """The cell's record, if it was made with the same settings; fields that it lacks have their defaults."""
     config = cell.config
     place = config.environment.replace("/", "-")  # as `Record.path` has it
     path = results / experiment / cell.version / place / f"{config.agent}.json"

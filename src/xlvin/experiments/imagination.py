@@ -12,7 +12,6 @@ from xlvin.experiments.workers import Effort
 from xlvin.report import tables
 from xlvin.report.files import replacing
 from xlvin.report.records import Record, read_all
-from xlvin.report.statistics import paired_difference
 from xlvin.training.config import TrainConfig
 from xlvin.training.presets import CONTROL, preset
 
@@ -97,7 +96,7 @@ def comparisons(results: Path) -> list[tables.Row]:
         rivals |= {f"itself, {name}": ours.get((name, environment, AGENT)) for name in ABLATIONS}
         for name, second in rivals.items():
             if first is not None and second is not None:
-                pair = _paired(first, second)
+                pair = tables.paired(first, second)
                 found += [{"environment": environment, f"{AGENT} minus": name} | pair] if pair else []
     return found
 
@@ -109,20 +108,9 @@ def pretraining(results: Path) -> list[tables.Row]:
     for environment in CONTROL:
         for with_it, without in EXECUTORS:
             first, second = ours.get((environment, with_it)), ours.get((environment, without))
-            if first is not None and second is not None and (pair := _paired(first, second)):
+            if first is not None and second is not None and (pair := tables.paired(first, second)):
                 found.append({"environment": environment, "pretrained": with_it, "minus": without} | pair)
     return found
-
-
-def _paired(first: Record, second: Record) -> dict[str, Any]:
-    ours, theirs = (
-        {entry["seed"]: float(entry["score"]) for entry in record.seeds} for record in (first, second)
-    )
-    shared = sorted(ours.keys() & theirs.keys())
-    if len(shared) < 2:
-        return {}
-    pair = paired_difference([ours[seed] for seed in shared], [theirs[seed] for seed in shared])
-    return {"seeds": len(shared), **pair}
 
 
 def _table1(results: Path) -> list[Record]:
@@ -204,7 +192,7 @@ def _counted(row: tables.Row) -> str:
 
 
 def _cell(row: tables.Row) -> str:
-    return f"{row['mean']:.1f} ± {row['std']:.1f}"
+    return tables.spread(row)
 
 
 def figure(results: Path, path: Path) -> None:

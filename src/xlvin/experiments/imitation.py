@@ -209,7 +209,7 @@ def summary(results: Path) -> str:
             {
                 "mazes": row["environment"],
                 "planner": row["agent"],
-                "success (%)": f"{row['mean']:.2f} ± {row['std']:.2f}",
+                "success (%)": tables.spread(row, 2),
                 "optimal (%)": f"{row['optimal']:.2f}",
                 "seeds": row["seeds"],
                 "training (s)": f"{row['seconds']:.0f} ({row['device']})",

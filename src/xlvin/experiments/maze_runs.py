@@ -61,15 +61,10 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> RunConfig:
-        """The settings that `dataclasses.asdict` and JSON have stored; fields that they lack are at rest."""
-        try:
-            continual = dict(stored["continual"])
-            continual["ppo"] = PPOConfig(**continual["ppo"])
-            return cls(**{**stored, "continual": ContinualConfig(**continual)})
-        except (TypeError, KeyError) as error:
-            raise XLVINError(
-                f"A stored configuration does not fit this version of xlvin ({error})."
-            ) from error
+        """The settings that `dataclasses.asdict` and JSON have stored, with defaults for what they lack."""
+        continual = dict(stored["continual"])
+        continual["ppo"] = PPOConfig(**continual["ppo"])
+        return cls(**{**stored, "continual": ContinualConfig(**continual)})
 
 
 def run_config(version: Version, size: int, agent: str) -> RunConfig:
@@ -111,8 +106,11 @@ class MazeRun:
         return plain
 
     def made(self, stored: dict[str, Any] | None) -> bool:
-        """Whether stored settings are this run's."""
-        return stored is not None and RunConfig.from_dict(stored) == self.config
+        """Whether stored settings are this run's; those of another version, with other fields, are not."""
+        try:
+            return stored is not None and RunConfig.from_dict(stored) == self.config
+        except (TypeError, KeyError, XLVINError):
+            return False
 
     def weights(self, level: int) -> Path:
         """The agent after passing a level."""

@@ -17,12 +17,12 @@ from xlvin.agents.pixels import PixelXLVINAgent
 from xlvin.envs.atari import AtariGames
 from xlvin.errors import XLVINError
 from xlvin.experiments import atari
-from xlvin.experiments.atari_runs import Job, missing, train
+from xlvin.experiments.atari_runs import Job, keep, missing, train
 from xlvin.experiments.workers import Effort
 from xlvin.latent.pixel_model import newest_frame
 from xlvin.report import tables
 from xlvin.report.files import replacing
-from xlvin.report.records import Record, add, read, read_all
+from xlvin.report.records import Record, read, read_all
 from xlvin.report.statistics import mean, summarise
 from xlvin.training.config import TrainConfig
 from xlvin.training.presets import preset
@@ -49,10 +49,11 @@ def run(results: Path, effort: Effort | None = None) -> None:
         return
     for part in missing(results, NAME, VERSION, configuration(), effort.seeds or SEEDS):
         command = f"xlvin reproduce {NAME} --seeds {part.seed_list[-1] + 1} --device {effort.device}"
-        record = train(Job(NAME, VERSION, part, effort.device, command))
+        job = Job(NAME, VERSION, part, effort.device, command)
+        record = train(job)
         _, agents = open_run(default_folder(part))
         found = look(results, agents, part)
-        add(replace(record, seeds=[entry | found[entry["seed"]] for entry in record.seeds]), results)
+        keep(results, job, replace(record, seeds=[entry | found[entry["seed"]] for entry in record.seeds]))
 
 
 def look(results: Path, agents: list[Agent], config: TrainConfig) -> dict[int, dict[str, float]]:

@@ -145,7 +145,7 @@ def summary(results: Path) -> str:
 
 def _score(row: tables.Row) -> str:
     digits = 3 if row["environment"] == LAKE else 1
-    return f"{row['mean']:.{digits}f} ± {row['std']:.{digits}f} ({row['seeds']})"
+    return f"{tables.spread(row, digits)} ({row['seeds']})"
 
 
 def _percent(row: tables.Row) -> str:

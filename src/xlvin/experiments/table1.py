@@ -46,7 +46,11 @@ PAPER = {
     "LunarLander-v3": {"ppo": (90.52, 9.54), "atreec": (84.04, 5.35), "xlvin-r": (99.34, 6.77)},
 }
 # Who is held against whom.
-COMPARED = {"xlvin-r": ("ppo", "atreec", "xlvin-untrained"), "xlvin-dqn": ("dqn", "treeqn", "vpn", "xlvin-r")}
+COMPARED = {
+    "xlvin-r": ("ppo", "atreec", "xlvin-untrained"),
+    "xlvin-cp": ("xlvin-untrained",),
+    "xlvin-dqn": ("dqn", "treeqn", "vpn", "xlvin-r"),
+}
 
 
 def cells(effort: Effort) -> list[Cell]:

@@ -39,7 +39,7 @@ class ValuedTree:
 
     embedding: tuple[Tensor, ...]  # [M, B, k] each
     value: tuple[Tensor, ...]  # [M, B] each: V, at the leaves v(h)
-    chance: tuple[Tensor, ...] = ()  # [A^d, A, M, B] each, where actions have M outcomes; not of the leaves
+    chance: tuple[Tensor, ...] = ()  # [A^d, A, samples, B] each, where there are several; not of the leaves
     kept: tuple[Tensor, ...] = ()  # [N, B] each, which nodes have children, in a sparse tree; from level 1 on
 
 

@@ -168,13 +168,12 @@ class _Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return product, replace(then, args=(total, constant))
             product = _Operation(aten.mm.default, (rows, weight), {}, first.result)
             return product, replace(then, args=(read, constant))
-        if then.function is aten.native_layer_norm.default and list(then.args[1]) == list(bias.shape):
+        if _normalises(then, bias.shape):
             # What is normalised loses its mean, which is linear: the layer can do without it. And it can have
             # the signs of the scales, so that these go into the deviations by which it will be divided.
             signs = then.args[2].sign()
             centred = ((bias - bias.mean()) * signs, rows, (weight - weight.mean(1, keepdim=True)) * signs)
-            if then.args[2].abs().min() > SMALL:
-                return replace(first, args=centred), replace(then, function="centred layer norm")
+            return replace(first, args=centred), replace(then, function="centred layer norm")
         return first, then
 
     def _only_read_by(self, reader: _Operation, result: Tensor) -> bool:
@@ -234,6 +233,13 @@ _ARITHMETIC = {aten.add.Tensor: np.add, aten.sub.Tensor: np.subtract, aten.mul.T
 
 def _storage(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
+
+
+def _normalises(operation: _Operation, shape: torch.Size) -> bool:
+    """Whether it is a layer normalisation of rows of this shape, with scales that one can divide by."""
+    if operation.function is not aten.native_layer_norm.default or list(operation.args[1]) != list(shape):
+        return False
+    return bool(operation.args[2].abs().min() > SMALL)
 
 
 def _layer_norm(args: tuple[Any, ...], out: Array) -> None:

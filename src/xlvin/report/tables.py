@@ -7,9 +7,10 @@ from typing import Any
 
 from xlvin.errors import XLVINError
 from xlvin.report.records import Record
-from xlvin.report.statistics import summarise
+from xlvin.report.statistics import paired_difference, summarise
 
 Row = dict[str, Any]
+FEWEST = 3  # shared seeds that an interval is told of
 
 
 def rows(records: Iterable[Record]) -> list[Row]:
@@ -19,6 +20,24 @@ def rows(records: Iterable[Record]) -> list[Row]:
         | summarise(record.scores)
         for record in records
     ]
+
+
+def paired(first: Record, second: Record) -> Row | None:
+    """The first minus the second over shared seeds, with a 95 % interval; None if these are few."""
+    ours, theirs = (
+        {entry["seed"]: float(entry["score"]) for entry in record.seeds} for record in (first, second)
+    )
+    shared = sorted(ours.keys() & theirs.keys())
+    if len(shared) < FEWEST:
+        return None
+    pair = paired_difference([ours[seed] for seed in shared], [theirs[seed] for seed in shared])
+    return {"seeds": len(shared), **pair}
+
+
+def spread(row: Row, digits: int = 1) -> str:
+    """Mean ± standard deviation; one seed has no deviation."""
+    mean = f"{row['mean']:.{digits}f}"
+    return f"{mean} ± {row['std']:.{digits}f}" if row["seeds"] > 1 else mean
 
 
 def ordered(table: Iterable[Row], **orders: Sequence[Any]) -> list[Row]:
