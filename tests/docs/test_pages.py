@@ -24,6 +24,7 @@ from xlvin.commands.reproduce import EXPERIMENTS
 from xlvin.commands.sweep import plan
 from xlvin.commands.train import configuration, parser
 from xlvin.executor import pretrain as pretraining
+from xlvin.mdp.families import FAMILIES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -126,8 +127,10 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("tutorials", "api"))
     shutil.copy(ROOT / "README.md", tmp_path)
     monkeypatch.chdir(tmp_path)
-    modules = set(sys.modules)
+    modules, families = set(sys.modules), set(FAMILIES)
     yield
+    for name in FAMILIES.keys() - families:  # what a page added for its own use
+        del FAMILIES[name]
     for name in set(sys.modules) - modules:  # what the page's own files defined
         if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
