@@ -79,8 +79,6 @@ def test_records_become_tables_and_a_figure(tmp_path: Path, monkeypatch: pytest.
 
 def recorded(version: str, environment: str, agent: str) -> dict[int, float]:
     """Scores by seed."""
-    if not (RESULTS / continuous.NAME).exists():
-        return {}
     wanted = (version, environment, agent)
     return {
         int(entry["seed"]): float(entry["score"])
@@ -93,8 +91,7 @@ def recorded(version: str, environment: str, agent: str) -> dict[int, float]:
 @pytest.mark.parametrize("environment", BARS)
 @pytest.mark.parametrize("agent", continuous.AGENTS)
 def test_every_agent_meets_the_bar_with_all_data(environment: str, agent: str) -> None:
-    if not (scores := recorded(continuous.FULL, environment, agent)):
-        pytest.skip("left out: bars for continuous actions; `xlvin reproduce continuous` makes the records")
+    scores = recorded(continuous.FULL, environment, agent)
     assert sum(scores.values()) / len(scores) >= BARS[environment]
 
 
@@ -102,6 +99,5 @@ def test_imagination_beats_the_gaussian_on_pendulum_with_less_data() -> None:
     ours, theirs = (
         recorded(continuous.FEW, "Pendulum-v1", agent) for agent in ("xlvin-imagine", "ppo-gaussian")
     )
-    if not (shared := ours.keys() & theirs.keys()):
-        pytest.skip("left out: Pendulum with less data; `xlvin reproduce continuous` makes the records")
+    shared = ours.keys() & theirs.keys()
     assert sum(ours[seed] - theirs[seed] for seed in shared) > 0.0

@@ -18,6 +18,8 @@ from xlvin.training.seeding import generator
 from xlvin.training.trainer import Trainer
 from xlvin.training.worlds import Worlds
 
+from ..resuming import assert_goes_on_as
+
 STATES, ACTIONS = 3, 2
 # (state, action, successor, reward, terminated): action 0 in state 0 leads to 1 or 2, action 1 is safe.
 STEPS = [(0, 0, 1, 0.0, 0), (0, 0, 2, 1.0, 1), (0, 0, 2, 3.0, 1), (0, 0, 2, 2.0, 0), (0, 1, 0, 0.5, 0)]
@@ -156,13 +158,7 @@ def test_a_seed_does_not_notice_its_companions(agent: str) -> None:
 
 def test_a_resumed_run_ends_with_the_same_bits() -> None:
     config = configure("xlvin-r", seeds=2)
-    whole, first, second = trained(config, 3), trained(config, 1), Trainer(config)
-    second.restore(first.state())
-    while not second.finished:
-        second.train_round()
-    ours, theirs = second.state(), whole.state()
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert_goes_on_as(trained(config, 3), trained(config, 1))
 
 
 def test_steps_are_recorded_and_read_what_was_counted_last() -> None:

@@ -21,6 +21,7 @@ from xlvin.training.run import reward_scale, run
 from xlvin.training.trainer import Trainer
 
 from ..environments import CORRIDOR, PICTURE
+from ..resuming import assert_goes_on_as
 
 SMALL = ImaginationConfig(
     iterations=2, last_iterations=3, branches=10, horizon=6, hidden=16, first_model_steps=30, model_steps=20
@@ -194,14 +195,7 @@ def test_a_seed_does_not_notice_its_companions(agent: str) -> None:
 
 def test_a_resumed_run_ends_with_the_same_bits() -> None:
     config = configure("xlvin-r", seeds=2)
-    whole, first = trained(config), trained(config, 1)
-    second = Trainer(config)
-    second.restore(first.state())
-    while not second.finished:
-        second.train_round()
-    ours, theirs = second.state(), whole.state()
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert_goes_on_as(trained(config), trained(config, 1))
 
 
 @pytest.mark.parametrize(

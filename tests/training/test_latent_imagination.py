@@ -26,6 +26,7 @@ from xlvin.training.trainer import Trainer
 from xlvin.training.worlds import Worlds
 
 from ..environments import CORRIDOR
+from ..resuming import assert_goes_on_as
 
 SMALL = ImaginationConfig(
     iterations=2,
@@ -199,14 +200,7 @@ def test_a_resumed_run_ends_with_the_same_bits(agent: str) -> None:
     model = preset(CORRIDOR, agent).imagination.model
     brief = replace(SMALL, model=model, iterations=1, last_iterations=1)
     config = configure(agent, brief, seeds=2, budget=Budget(total=4, per_round=2))
-    whole, first = trained(config), trained(config, 1)
-    second = Trainer(config)
-    second.restore(first.state())
-    while not second.finished:
-        second.train_round()
-    ours, theirs = second.state(), whole.state()
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert_goes_on_as(trained(config), trained(config, 1))
 
 
 def test_a_run_stops_and_goes_on_from_its_folder(tmp_path: Path) -> None:
