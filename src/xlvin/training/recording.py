@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
+from xlvin.planner.watch import Watch, address
 from xlvin.training.graphs import Graph, stream_of
 
 aten = torch.ops.aten
@@ -112,7 +112,8 @@ class Recording:
 
     def __init__(self, function: Callable[..., Any], inputs: tuple[Any, ...], limit: int) -> None:
         own = tree_map_only(Tensor, lambda tensor: tensor.detach().clone(), inputs)
-        with np.errstate(all="ignore"), _Tape(limit) as tape:
+        tape = _Tape(limit)
+        with np.errstate(all="ignore"), Watch(tape.carry_out):
             self.outputs = tree_map_only(Tensor, Tensor.detach, function(*own))
         self._inputs = _tensors(own)
         self._kernels = tape.kernels
@@ -127,34 +128,27 @@ class Recording:
         return self.outputs
 
 
-class _Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Tape:
     """Notes every operation that computes something, as a kernel that writes where it wrote."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
         self.kernels: list[Kernel] = []
         self._memory = _Memory(limit)
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # otherwise torch imports its compiler for a second, just to say that it is not wanted
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        result = func(*args, **kwargs)
+    def carry_out(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The operation itself, with its result in a block of memory."""
+        result = function(*args, **kwargs)
         if not isinstance(result, Tensor | tuple | list):
-            raise UnfitError(f"{func} looks at numbers")
-        known = {_address(tensor) for tensor in _tensors((args, tuple(kwargs.values())))}
-        in_place = func._schema.is_mutable
-        if not in_place and all(_address(tensor) in known for tensor in _tensors(result)):
+            raise UnfitError(f"{function} looks at numbers")
+        known = {address(tensor) for tensor in _tensors((args, tuple(kwargs.values())))}
+        in_place = function._schema.is_mutable
+        if not in_place and all(address(tensor) in known for tensor in _tensors(result)):
             return result  # a view
         if not in_place:
             result = _mapped(self._memory.place, result)
         twin = partial(_mapped, self._memory.twin)
         options = {name: twin(value) for name, value in kwargs.items()}
-        self.kernels.append(_kernel(func, twin(args), options, twin(result)))
+        self.kernels.append(_kernel(function, twin(args), options, twin(result)))
         return result
 
 
@@ -179,7 +173,7 @@ class _Memory:
 
     def twin(self, tensor: Tensor) -> Tensor:
         """The same memory for a kernel to keep, which does not keep the block from being used again."""
-        block = self._blocks.get(_address(tensor))
+        block = self._blocks.get(address(tensor))
         return tensor.detach() if block is None else _view(block, tensor)
 
     def _new_block(self, size: int) -> Bytes:
@@ -187,17 +181,13 @@ class _Memory:
         if self._room < 0:
             raise UnfitError("the computation is too large")
         memory = torch.empty(size, dtype=torch.uint8)
-        return self._blocks.setdefault(_address(memory), memory.numpy())
+        return self._blocks.setdefault(address(memory), memory.numpy())
 
 
 def _view(block: Bytes, like: Tensor) -> Tensor:
     """The block as a tensor with a storage of its own."""
     flat = torch.frombuffer(block, dtype=like.dtype)
     return flat.as_strided(like.size(), like.stride(), like.storage_offset())
-
-
-def _address(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
 
 
 def _expired(reference: StorageWeakRef) -> bool:
