@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from xlvin.agents.registry import VALUE_BASED
-from xlvin.experiments import control, table1
+from xlvin.experiments import control, imagination, table1
 from xlvin.experiments.control import Cell, keep, run_cell, split
 from xlvin.experiments.workers import Effort
-from xlvin.report.records import read
+from xlvin.report.records import read, write
 from xlvin.training.config import Budget
 from xlvin.training.presets import preset
 
@@ -79,3 +79,16 @@ def test_rows_summary_and_figure_come_from_records(tmp_path: Path) -> None:
     assert f"{rows[0]['mean']:.1f} ± {rows[0]['std']:.1f}" in summary
     table1.figure(tmp_path, tmp_path / "table1.png")
     assert (tmp_path / "table1.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_default_agent_stands_in_the_tuned_version(tmp_path: Path) -> None:
+    assert table1.BESIDE == (imagination.NAME, imagination.FULL, imagination.AGENT)
+    cell = tiny()
+    keep(tmp_path, table1.NAME, cell, run_cell(cell))
+    own = read(tmp_path / "table1" / "tuned" / "CartPole-v0" / "ppo.json")
+    other = replace(own, experiment=imagination.NAME, version="less-data", agent=imagination.AGENT)
+    write(other, tmp_path)
+    assert [row["agent"] for row in table1.rows(tmp_path)] == ["ppo"], "from other data it does not compare"
+    write(replace(other, version=imagination.FULL), tmp_path)
+    found = [(row["version"], row["agent"]) for row in table1.rows(tmp_path)]
+    assert found == [("tuned", "ppo"), ("tuned", imagination.AGENT)]

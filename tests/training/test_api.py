@@ -15,7 +15,7 @@ from xlvin.errors import XLVINError
 from xlvin.training.api import configure, override
 from xlvin.training.config import Budget, TrainConfig
 
-from ..environments import CORRIDOR
+from ..environments import CORRIDOR, PICTURE
 
 SMALL: dict[str, Any] = {"epochs": 1, "hidden": 8, "latent": 6, "evaluation_episodes": 2}
 
@@ -53,6 +53,11 @@ def test_presets_differ_and_budgets_replace_theirs() -> None:
     assert paper.ppo.epochs == 100
     assert configure("Acrobot-v1", trajectories=7).budget == Budget(total=7, per_round=5)
     assert isinstance(tuned, TrainConfig)
+
+
+def test_the_default_agent_can_learn_from_what_it_sees() -> None:
+    assert configure(CORRIDOR).agent == "xlvin-imagine"
+    assert configure(PICTURE).agent == "xlvin-r", "images have no model to imagine with"
 
 
 @pytest.mark.parametrize(

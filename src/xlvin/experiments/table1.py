@@ -8,9 +8,9 @@ from pathlib import Path
 from xlvin.agents.registry import VALUE_BASED
 from xlvin.experiments.control import Cell, run_cells, split
 from xlvin.experiments.workers import Effort
+from xlvin.files import replacing
 from xlvin.report import tables
-from xlvin.report.files import replacing
-from xlvin.report.records import read_all
+from xlvin.report.records import Record, read_all
 from xlvin.report.statistics import paired_difference
 from xlvin.training.presets import CONTROL, Version, preset
 
@@ -20,6 +20,8 @@ VERSIONS: tuple[Version, ...] = ("paper", "tuned")
 AGENTS = ("ppo", "atreec", "xlvin-r", "xlvin-cp", "xlvin-untrained")
 # Ours: the same networks with a value tail, and one more; the paper has no settings for them.
 ALL = (*AGENTS, *VALUE_BASED)
+# Ours, from the same data: the default agent has an experiment of its own. Experiment, version, agent.
+BESIDE = ("imagination", "paper-data", "xlvin-imagine")
 # Seeds that train side by side in one process; trees of 85 nodes fill a core's cache with few of them.
 SIDE_BY_SIDE = {"LunarLander-v3": 2}
 
@@ -74,8 +76,16 @@ def run(results: Path, effort: Effort | None = None) -> None:
 
 def rows(results: Path) -> list[tables.Row]:
     """One row per version, environment and agent, in the table's order."""
-    found = tables.rows(read_all(results, NAME))
-    return tables.ordered(found, version=VERSIONS, environment=[*CONTROL], agent=ALL)
+    found = tables.rows(_records(results))
+    return tables.ordered(found, version=VERSIONS, environment=[*CONTROL], agent=(*ALL, BESIDE[-1]))
+
+
+def _records(results: Path) -> list[Record]:
+    """The table's own, and the default agent's."""
+    experiment, version, agent = BESIDE
+    elsewhere = read_all(results, experiment) if (results / experiment).exists() else []
+    beside = [r for r in elsewhere if (r.version, r.agent) == (version, agent) and r.environment in CONTROL]
+    return [*read_all(results, NAME), *(replace(record, version="tuned") for record in beside)]
 
 
 def comparisons(results: Path, agent: str = "xlvin-r") -> list[tables.Row]:
@@ -170,9 +180,9 @@ def figure(results: Path, path: Path) -> None:
     """Every seed of the tuned and the paper's version, beside the printed means."""
     from matplotlib.figure import Figure
 
-    table = {(r.version, r.environment, r.agent): r for r in read_all(results, NAME)}
+    table = {(r.version, r.environment, r.agent): r for r in _records(results)}
     measured = {agent for _, _, agent in table}
-    shown = [agent for agent in ALL if agent in AGENTS or agent in measured]
+    shown = [agent for agent in (*ALL, BESIDE[-1]) if agent in AGENTS or agent in measured]
     picture = Figure(figsize=(11, 6.4), layout="constrained")
     axes = picture.subplots(2, len(CONTROL), sharex=True)
     for row, version in enumerate(VERSIONS):
