@@ -198,6 +198,9 @@ def test_bad_input_is_told_in_one_sentence() -> None:
         PPO(XLVINPolicy, "Pendulum-v1", device="cpu")
     with pytest.raises(XLVINError, match="not configured like this"):
         PPO(XLVINPolicy, "CartPole-v1", device="cpu", policy_kwargs={"network": {"deepth": 2}})
+    for agent in ("ppo-gaussian", "xlvin-dqn"):
+        with pytest.raises(XLVINError, match=f"{agent} has no policy over discrete actions"):
+            PPO(XLVINPolicy, "CartPole-v1", policy_kwargs={"agent": agent}, device="cpu")
     with pytest.raises(XLVINError, match='Did you mean "ppo"'):
         PPO(XLVINPolicy, "CartPole-v1", device="cpu", policy_kwargs={"agent": "ppoo"})
     with pytest.raises(XLVINError, match="transition model"):

@@ -1,61 +1,10 @@
-"""Files that are whole or not there."""
+"""Tensors with metadata in a file."""
 
-import errno
-import os
 from pathlib import Path
 
-import pytest
 import torch
 
-from xlvin import storage
-from xlvin.errors import RunFailedError, XLVINError
-from xlvin.storage import load_tensors, save_tensors, write_atomically, write_json
-
-
-def test_content_is_replaced_in_one_step(tmp_path: Path) -> None:
-    path = tmp_path / "deep/er/file"
-    write_atomically(path, b"old")
-    with path.open("rb") as reader:
-        write_atomically(path, b"new")
-        assert reader.read() == b"old"  # who was reading has the old file, whole
-    assert path.read_bytes() == b"new"
-    assert [each.name for each in path.parent.iterdir()] == ["file"]
-
-
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [(errno.ENOSPC, RunFailedError), (errno.EDQUOT, RunFailedError), (errno.EACCES, XLVINError)],
-)
-def test_a_failed_write_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[XLVINError]
-) -> None:
-    path = tmp_path / "file"
-    write_atomically(path, b"old")
-
-    def fail(*_: object) -> None:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(storage.os, "fsync", fail)
-    with pytest.raises(kind, match="could not be written") as caught:
-        write_json(path, {"new": 1})
-    assert type(caught.value) is kind
-    assert path.read_bytes() == b"old"
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
-
-
-def test_an_interrupted_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(storage.os, "fsync", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        write_atomically(tmp_path / "file", b"new")
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_device_without_space_is_told_of() -> None:
-    with pytest.raises(XLVINError, match="/dev/full/file could not be written"):
-        write_atomically(Path("/dev/full/file"), b"x")
+from xlvin.storage import grouped, load_tensors, save_tensors
 
 
 def test_tensors_and_metadata_return(tmp_path: Path) -> None:
@@ -67,3 +16,9 @@ def test_tensors_and_metadata_return(tmp_path: Path) -> None:
     assert told == metadata
     assert all(torch.equal(tensors[name], found[name]) for name in tensors)
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+
+
+def test_groups_are_told_by_the_first_part_of_a_name() -> None:
+    a, b, c = torch.zeros(3).unbind()
+    assert grouped({"x.a": a, "x.b.c": b, "y": c}) == {"x": {"a": a, "b.c": b}, "y": {"": c}}
+    assert grouped({})["x"] == {}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 
 import xlvin
 from xlvin.errors import XLVINError, unknown
@@ -35,7 +38,11 @@ USAGE = "usage: xlvin COMMAND [OPTIONS]\n\n" + "\n".join(
 HINT = (
     "\n\n`xlvin COMMAND --help` tells a command's options and shows examples; `xlvin --version` the version."
 )
-EXIT_CODES = "\nexit codes: 0 done, 1 a run failed, 2 bad input, 130 interrupted"
+EXIT_CODES = "\nexit codes: 0 done, 1 a run failed, 2 bad input, 130 interrupted, 143 terminated"
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, by which schedulers stop a process: it saves its work as it does after Ctrl-C."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,12 +52,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         try:
-            return _run(list(sys.argv[1:] if argv is None else argv))
+            with _terminable():
+                return _run(list(sys.argv[1:] if argv is None else argv))
         finally:
-            sys.stdout.flush()
+            if sys.stdout is not None:  # as in `xlvin list >&-`
+                sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has gone, as in `xlvin list | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return 0
+    except OSError as error:  # a file without a name: our output, on a disk that is full
+        _forget_output()
+        return _tell(f"the output could not be written ({error.strerror or error}); free some space.", 1)
 
 
 def _run(arguments: list[str]) -> int:
@@ -67,13 +79,52 @@ def _run(arguments: list[str]) -> int:
         command = importlib.import_module(f"xlvin.commands.{name}")
         return int(command.main(rest))
     except XLVINError as error:
-        print(f"xlvin: {error}", file=sys.stderr)
-        return error.exit_code
+        return _tell(str(error), error.exit_code)
     except BrokenPipeError:
         raise
     except OSError as error:
-        print(f"xlvin: {error.strerror or error} ({error.filename}).", file=sys.stderr)
-        return 2
+        if error.filename is None:
+            raise
+        return _tell(f"{error.filename} could not be used ({error.strerror}); check path and rights.", 2)
+    except (MemoryError, RuntimeError) as error:
+        if not _out_of_memory(error):
+            raise
+        return _tell("the memory does not suffice; choose a smaller network, depth, beam or batch.", 1)
+    except Terminated:
+        return _tell("terminated; the same command resumes.", 143)
     except KeyboardInterrupt:
-        print("xlvin: interrupted; the same command resumes.", file=sys.stderr)
-        return 130
+        return _tell("interrupted; the same command resumes.", 130)
+
+
+def _forget_output() -> None:
+    """Let Python not fail once more, at its end, over what could not be written."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _tell(sentence: str, code: int) -> int:
+    print(f"xlvin: {sentence}", file=sys.stderr)
+    return code
+
+
+def _out_of_memory(error: Exception) -> bool:
+    # A CPU's allocator raises plain errors, a GPU's a class of its own; neither is worth importing torch for.
+    told = f"{type(error).__name__}: {error}"
+    return isinstance(error, MemoryError) or "OutOfMemory" in told or "can't allocate memory" in told
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM raises `Terminated` in here, where signals can be handled."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(*_: object) -> None:
+    raise Terminated

@@ -26,8 +26,8 @@ from torch import Tensor, nn
 
 from xlvin.agents.base import Agent, AgentConfig
 from xlvin.errors import RunFailedError, XLVINError
+from xlvin.files import write_atomically
 from xlvin.observations import DISCRETE
-from xlvin.storage import write_atomically
 
 if TYPE_CHECKING:
     import onnx

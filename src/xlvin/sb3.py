@@ -83,7 +83,13 @@ class XLVINPolicy(ActorCriticPolicy):
         try:
             config = AgentConfig(**{**named(self._name), **shapes, **self._network})
         except TypeError as error:
-            raise XLVINError(f"The network is not configured like this ({error}).") from error
+            raise XLVINError(
+                f"The network is not configured like this ({error}); see xlvin.AgentConfig."
+            ) from error
+        if config.kind == "gaussian" or config.tail == "values":
+            raise XLVINError(
+                f"{self._name} has no policy over discrete actions; choose one that has, as xlvin-r."
+            )
         self.agent = build(config, int(torch.randint(2**31, ())))  # SB3's seed decides
         if own_encoder:
             self.agent.encoder = self.features_extractor

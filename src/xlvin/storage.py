@@ -1,10 +1,9 @@
-"""Files that are whole or not there: atomic writes, tensors with JSON metadata in one safetensors file."""
+"""Tensors with JSON metadata in one safetensors file."""
 
 from __future__ import annotations
 
-import errno
 import json
-import os
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -12,48 +11,8 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
-from xlvin.errors import RunFailedError, XLVINError
-
-# A disk that fills up while a run goes on is the run's misfortune; any other refusal is a wrong path.
-OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace `path` by `content` in one step; on any failure the old file stays as it was."""
-    temporary = path.with_name(
-        f".{path.name}.part"
-    )  # a fixed name: what a killed process left is overwritten
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise unwritable(path, error) from error
-    finally:
-        remove(temporary)
-
-
-def unwritable(path: Path, error: OSError) -> XLVINError:
-    """What to tell about a file that could not be written."""
-    if error.errno in OUT_OF_SPACE:
-        return RunFailedError(f"{path} could not be written ({error.strerror}); free some space and go on.")
-    return XLVINError(f"{path} could not be written ({error.strerror}); choose another folder.")
-
-
-def remove(path: Path) -> None:
-    """Delete a file that may not be there, below a folder that may not be one."""
-    try:
-        path.unlink()
-    except OSError:
-        return
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write indented JSON atomically."""
-    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
+from xlvin.errors import XLVINError
+from xlvin.files import write_atomically
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
@@ -87,6 +46,15 @@ def check_tensors(path: Path | str, found: dict[str, Tensor], expected: dict[str
             )
         if not found[name].isfinite().all():
             raise XLVINError(f"{path} holds numbers that are not finite ({name}); make it anew.")
+
+
+def grouped(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Tensors "group.name" as groups of tensors "name"; a group that has none is empty."""
+    groups: dict[str, dict[str, Tensor]] = defaultdict(dict)
+    for full_name, tensor in tensors.items():
+        group, _, name = full_name.partition(".")
+        groups[group][name] = tensor
+    return groups
 
 
 def _with_sorted_metadata(content: bytes) -> bytes:

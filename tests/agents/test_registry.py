@@ -40,6 +40,8 @@ def test_the_seed_decides_all_weights(name: str) -> None:
         ("xlvin-r", {"executor": "nowhere"}, 'no executor "nowhere"'),
         ("xlvin-r", {"depht": 3}, "AgentConfig"),
         ("xlvin-r", {"depth": -1}, "depth"),
+        ("xlvin-r", {"depth": 40}, "smaller depth or give a beam"),
+        ("atreec", {"depth": 10**9}, "smaller depth or give a beam"),
         ("xlvin-r", {"wiring": "loose"}, "executor, skeleton, aligned"),
         ("xlvin-aligned", {"depth": 0}, "depth 0"),
         ("xlvin-aligned", {"beam": 0}, "beam is 0"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
+import torch
 
 from xlvin.cli import COMMANDS, main
 from xlvin.commands.train import DECIDED, configuration, parser
@@ -68,8 +69,16 @@ def test_every_help_has_an_example_that_begins_with_the_command(
     assert "\x1b" not in told  # no colours outside a terminal
 
 
-def test_ctrl_c_loses_nothing_and_the_same_command_resumes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("stop", "code", "told"),
+    [
+        (signal.SIGINT, 130, "xlvin: interrupted; the same command resumes."),
+        (signal.SIGTERM, 143, "xlvin: terminated; the same command resumes."),
+    ],
+    ids=["Ctrl-C", "a scheduler"],
+)
+def test_a_stop_loses_nothing_and_the_same_command_resumes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], stop: signal.Signals, code: int, told: str
 ) -> None:
     command = ["train", "CartPole-v0", "--agent", "ppo", "--transitions", "4000", "--budget.per-round", "20"]
     command += ["--budget.environments", "2", *SMALL]
@@ -81,10 +90,10 @@ def test_ctrl_c_loses_nothing_and_the_same_command_resumes(
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.002)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(stop)
     _, error = process.communicate()
-    assert process.returncode == 130
-    assert error.splitlines()[-1] == "xlvin: interrupted; the same command resumes."
+    assert process.returncode == code
+    assert error.splitlines()[-1] == told
     assert "Traceback" not in error
     kept = int(load_tensors(tmp_path / "stopped/checkpoint.safetensors")[0]["round"])
     # Stopped between a round's line and its checkpoint, the line is one ahead; it is then written again.
@@ -106,6 +115,52 @@ def test_a_reader_that_leaves_is_no_error() -> None:
         assert process.communicate()[1] == ""
         assert process.returncode == 0
     os.close(write)
+
+
+def test_output_that_goes_nowhere() -> None:
+    with Path("/dev/full").open("w") as full:
+        process = in_a_process("list", "agents", stdout=full)
+        assert process.communicate()[1].startswith("xlvin: the output could not be written (No space left")
+    assert process.returncode == 1
+    closed = f'"{sys.executable}" -m xlvin --version >&-'
+    assert subprocess.run(closed, shell=True, capture_output=True, text=True, check=True).stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (MemoryError(), 1, "xlvin: the memory does not suffice"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 1, "xlvin: the memory does not suffice"),
+        (torch.OutOfMemoryError("CUDA out of memory"), 1, "xlvin: the memory does not suffice"),
+        (
+            PermissionError(13, "Permission denied", "mine"),
+            2,
+            "xlvin: mine could not be used (Permission denied)",
+        ),
+    ],
+)
+def test_what_the_machine_refuses_is_told_in_a_sentence(
+    error: Exception,
+    code: int,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(argv: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr("xlvin.commands.doctor.main", fail)
+    assert main(["doctor"]) == code
+    assert capsys.readouterr().err.startswith(told)
+
+
+def test_errors_of_ours_are_not_taken_for_a_lack_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(argv: list[str]) -> int:
+        raise RuntimeError("shapes differ")
+
+    monkeypatch.setattr("xlvin.commands.doctor.main", fail)
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        main(["doctor"])
 
 
 def test_two_processes_cannot_write_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,6 +202,7 @@ def test_an_environment_of_ones_own_file(
     capsys.readouterr()
     (tmp_path / "broken.py").write_text("1 / 0\n")
     (tmp_path / "empty.py").write_text("")
+    (tmp_path / "script.py").write_text("raise SystemExit(0)\n")
     (tmp_path / "third.py").write_text(ENVIRONMENT_FILE.replace("OwnWalk", "ThirdWalk"))
     for name, sentence in {
         "nowhere.py:OwnWalk-v0": "There is no file nowhere.py",
@@ -155,6 +211,9 @@ def test_an_environment_of_ones_own_file(
         "third.py:ThirdWolk-v0": 'Did you mean "ThirdWalk-v0"',
         "empty:OwnWalk-v1": "gymnasium.register",
         "wolk:OwnWalk-v0": "wolk.py:OwnWalk-v0",
+        "script.py:OwnWalk-v1": "SystemExit(0)",
+        ":OwnWalk-v0": "names no environment",
+        "empty.py:": "names no environment",
     }.items():
         assert main(["train", name]) == 2
         assert sentence in capsys.readouterr().err

@@ -85,6 +85,7 @@ BAD = {
     "damaged weights": ["executor", "evaluate", "bad.safetensors"],
     "unknown family to evaluate": ["executor", "evaluate", "--families", "grdi"],
     "no size": ["executor", "evaluate", "--sizes", "20"],
+    "size beyond memory": ["executor", "evaluate", "--sizes", "100000x100000"],
     "size of zero": ["executor", "evaluate", "--sizes", "0x8"],
     "no MDPs": ["executor", "evaluate", "--count", "0"],
     "evaluation without convergence": ["executor", "evaluate", "--discount", "1"],

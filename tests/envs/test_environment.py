@@ -1,7 +1,11 @@
 """One environment behind one interface: shapes, conversions, exact replay, refusals."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, MultiDiscrete
 
 from xlvin.envs.environment import LONGEST_EPISODE, Environment
 from xlvin.errors import RunFailedError, XLVINError
@@ -78,6 +82,53 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(name: str, told: str) -> N
         Environment(name)
     assert caught.value.exit_code == 2
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("which", "space", "told"),
+    [
+        ("observation_space", Box(0.0, 1.0, ()), r"shape \(\); wrap it"),
+        ("observation_space", Box(0.0, 1.0, (3, 0)), r"shape \(3, 0\); wrap it"),
+        ("observation_space", None, "give it an observation_space"),
+        ("action_space", None, "give it an action_space"),
+        ("action_space", MultiDiscrete([2, 3]), r"MultiDiscrete\(\[2 3\]\).*TransformAction"),
+    ],
+)
+def test_spaces_that_no_agent_can_use_are_refused(
+    which: str, space: Any, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Corridor, which, space)
+    with pytest.raises(XLVINError, match=told) as caught:
+        Environment(CORRIDOR)
+    assert caught.value.exit_code == 2
+
+
+def leave(*_: Any) -> None:
+    raise SystemExit(7)
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "told"),
+    [
+        ("reset", lambda *_, seed: np.zeros(2, np.float32), r"reset must return \(observation, info\)"),
+        ("step", lambda *_: (np.zeros(2), 0.0, True, {}), r"step must return \(observation, reward, term"),
+        (
+            "step",
+            lambda *_: (np.zeros(2), np.ones(1), True, False, {}),
+            r"the reward must be a number, not arr",
+        ),
+        ("step", lambda *_: (np.zeros(2), None, True, False, {}), "the reward must be a number, not None"),
+        ("step", leave, r"SystemExit\(7\)"),
+    ],
+)
+def test_what_breaks_the_interface_is_named(
+    method: str, answer: Callable[..., Any], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = Environment(CORRIDOR)
+    environment.reset(0)
+    monkeypatch.setattr(Corridor, method, answer)
+    with pytest.raises(RunFailedError, match=told):
+        getattr(environment, method)(0)
 
 
 def test_options_an_environment_does_not_know_are_refused() -> None:

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from xlvin.errors import RunFailedError
+from xlvin.errors import RunFailedError, XLVINError
 from xlvin.experiments import workers as workers_module
-from xlvin.experiments.workers import RETRIES, run_jobs
+from xlvin.experiments.workers import RETRIES, Effort, run_jobs
 
 
 def test_outcomes_errors_and_deaths(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,3 +24,10 @@ def test_outcomes_errors_and_deaths(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers_module, "RETRIES", 0)
     with pytest.raises(RunFailedError, match="given up"):
         list(run_jobs(os._exit, [3, 3], 2))
+
+
+def test_no_workers_and_no_seeds_are_refused() -> None:
+    assert Effort(workers=1, seeds=1).wants("anything")
+    for bad in ({"workers": 0}, {"workers": -1}, {"seeds": 0}):
+        with pytest.raises(XLVINError, match="at least 1"):
+            Effort(**bad)

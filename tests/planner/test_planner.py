@@ -109,17 +109,21 @@ def test_limited_memory_changes_nothing(executor: dict, wiring: str, max_leaves:
     assert_same(planner, h, planner(h), want)
 
 
-def test_limited_memory_never_holds_more_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = []
-    think = planner_module.think
+def watch_leaves(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many leaves the planner holds, each time that it thinks of some."""
+    held, think = [], planner_module.think
 
     def spy(first: Tensor, *core: Tensor) -> Tensor:
         held.append(first.shape[:-1].numel())
         return think(first, *core)
 
     monkeypatch.setattr(planner_module, "think", spy)
-    planner = make(3, 3, max_leaves=20)
-    planner(states(4)).sum().backward()
+    return held
+
+
+def test_limited_memory_never_holds_more_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = watch_leaves(monkeypatch)
+    make(3, 3, max_leaves=20)(states(4)).sum().backward()
     assert max(held) <= 20
     assert sum(held) == 2 * 4 * 3**3  # each leaf once forwards, once backwards
 
@@ -243,3 +247,12 @@ def test_beam_paths_lead_to_their_nodes() -> None:
 def test_bad_options_are_told(options: dict, words: str) -> None:
     with pytest.raises(XLVINError, match=words):
         Planner(Processor(ExecutorConfig(WIDTH)), TransitionModel(LATENT, 2, 3), **{"depth": 1, **options})
+
+
+def test_a_tree_that_no_memory_holds_is_refused() -> None:
+    for depth in (26, 10**9):  # a level of 2^25 nodes, and of more than can be written down
+        planner = make(2, depth)
+        with pytest.raises(XLVINError, match="smaller depth or give a beam"):
+            planner(torch.zeros(1, LATENT).double())
+    assert make(2, 26, beam=2)(torch.zeros(1, LATENT).double()).shape == (1, WIDTH)
+    assert make(1, 40)(torch.zeros(1, LATENT).double()).shape == (1, WIDTH)

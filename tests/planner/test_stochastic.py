@@ -4,13 +4,12 @@ import random
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.func import functional_call
 
 from xlvin.executor.network import ExecutorConfig, Processor
 from xlvin.latent.stochastic import StochasticTransitionModel
 from xlvin.latent.transition import TransitionModel
-from xlvin.planner import planner as planner_module
 from xlvin.planner.planner import Planner
 
 from .literal import execute, expand, plan
@@ -25,6 +24,7 @@ from .test_planner import (
     gradients,
     states,
     trainable,
+    watch_leaves,
 )
 
 
@@ -81,14 +81,7 @@ def test_limited_memory_changes_nothing(wiring: str, max_leaves: int) -> None:
 
 
 def test_limited_memory_never_holds_more_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = []
-    think = planner_module.think
-
-    def spy(first: Tensor, *core: Tensor) -> Tensor:
-        held.append(first.shape[:-1].numel())
-        return think(first, *core)
-
-    monkeypatch.setattr(planner_module, "think", spy)
+    held = watch_leaves(monkeypatch)
     make(2, 3, 2, max_leaves=20)(states(4)).sum().backward()
     assert max(held) <= 20
     assert sum(held) == 2 * 4 * 6**2  # each leaf once forwards, once backwards

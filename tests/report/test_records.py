@@ -91,10 +91,13 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
         json.dumps({k: v for k, v in content.items() if k != "machine"}): "it lacks machine; delete",
         json.dumps(content | {"score": 1}): "it has an unknown score; delete",
         json.dumps(content | {"seeds": []}): "at least one",
+        "[" * 100_000: "is not JSON",
+        "\xff": "is not JSON",
     }.items():
-        path.write_text(text)
-        with pytest.raises(XLVINError, match=sentence):
+        path.write_text(text, encoding="latin-1")
+        with pytest.raises(XLVINError, match=sentence) as caught:
             read(path)
+        assert str(path) in str(caught.value)
 
 
 def test_provenance_names_versions_and_machine() -> None:

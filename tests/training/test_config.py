@@ -8,7 +8,7 @@ import pytest
 
 from xlvin.agents.base import AgentConfig
 from xlvin.errors import XLVINError
-from xlvin.training.config import Budget, PPOConfig, TrainConfig
+from xlvin.training.config import Budget, DQNConfig, ImaginationConfig, PPOConfig, TrainConfig
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,16 @@ def test_impossible_budgets(fields: dict[str, Any]) -> None:
 def test_impossible_settings(fields: dict[str, Any]) -> None:
     with pytest.raises(XLVINError):
         PPOConfig(**fields)
+
+
+@pytest.mark.parametrize("part", [PPOConfig, ImaginationConfig, DQNConfig])
+def test_no_number_may_be_infinite(part: Any) -> None:
+    numbers = [name for name, value in vars(part()).items() if isinstance(value, float)]
+    assert len(numbers) >= 4
+    for name in numbers:
+        for number in (float("nan"), float("inf")):
+            with pytest.raises(XLVINError, match=f"{name} is {number}; give a finite number"):
+                part(**{name: number})
 
 
 def test_the_horizon_grows_by_equal_factors() -> None:

@@ -1,11 +1,13 @@
 """Greedy scores, against episodes played by hand."""
 
 import numpy as np
+import pytest
 import torch
 
 from xlvin.agents.base import Agent
 from xlvin.agents.registry import make_agent
 from xlvin.envs.environment import Environment
+from xlvin.errors import XLVINError
 from xlvin.training.evaluation import evaluate
 from xlvin.training.seeding import derive_seed
 
@@ -61,3 +63,10 @@ def test_agents_are_left_where_and_as_they_were() -> None:
     for name, weight in agent.state_dict().items():
         assert weight.data_ptr() == before[name][0]
         assert torch.equal(weight, before[name][1])
+
+
+def test_a_device_that_is_not_here_is_refused() -> None:
+    agent = make_agent("ppo", observation=(2,), actions=2, hidden=8, latent=6)
+    for device in ("meta", "abacus"):
+        with pytest.raises(XLVINError, match=f'"{device}" cannot be used here'):
+            evaluate([agent], CORRIDOR, [0], 1, device)

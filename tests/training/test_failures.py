@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
 
-from xlvin import storage
+from xlvin import files
 from xlvin.agents.base import AgentConfig
 from xlvin.agents.registry import named
 from xlvin.errors import RunFailedError, XLVINError
@@ -35,6 +36,7 @@ from ..environments import (
     NAN_OBSERVATION,
     NAN_REWARD,
     WRONG_SHAPE,
+    Corridor,
 )
 
 EPISODES, STEPS = Budget(total=4, per_round=1), Budget("transitions", 12, 3, 1)
@@ -47,7 +49,7 @@ def configure(environment: str, budget: Budget = EPISODES, agent: str = "ppo", *
 
 
 FAULTS = {
-    NAN_REWARD: "non-finite reward at step 2",
+    NAN_REWARD: "the reward nan at step 2",
     NAN_OBSERVATION: "non-finite observation at step 2",
     LAST_NAN: "non-finite observation at step 3",
     CRASH: "ZeroDivisionError",
@@ -83,6 +85,12 @@ def test_a_failing_environment_stops_the_run_and_spares_the_checkpoint(
             torch.equal(left, right)
             for left, right in zip(agent.state_dict().values(), expected.state_dict().values(), strict=True)
         )
+
+
+def test_a_reward_beyond_single_precision_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Corridor, "step", lambda *_: (np.zeros(2, np.float32), -1e300, True, False, {}))
+    with pytest.raises(RunFailedError, match=r"gave the reward -1e\+300 at step 1 .*; mend the environment"):
+        run(configure(CORRIDOR), tmp_path)
 
 
 @pytest.mark.parametrize("agent", ["ppo", "xlvin-r"])
@@ -281,7 +289,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(
 
     def fill_up(path: Path, *content: Any) -> None:
         if len(saved) == 2:
-            monkeypatch.setattr(storage.os, "fsync", full)  # the third checkpoint is half written
+            monkeypatch.setattr(files.os, "fsync", full)  # the third checkpoint is half written
         saved.append(path)
         save(path, *content)
 

@@ -18,7 +18,7 @@ from xlvin.training.config import Budget, ImaginationConfig, PPOConfig, TrainCon
 from xlvin.training.evaluation import evaluate
 from xlvin.training.imagination import Imagination
 from xlvin.training.latent_learner import LatentLearner
-from xlvin.training.latent_worlds import AGENT_NORM, LatentWorlds, remaining, stretches
+from xlvin.training.latent_worlds import AGENT_NORM, LatentWorlds, move, remaining, stretches
 from xlvin.training.presets import preset
 from xlvin.training.replay import Seen
 from xlvin.training.run import run
@@ -94,7 +94,7 @@ def test_the_model_learns_where_a_corridor_leads(fitted: tuple[Imagination, Late
     here = worlds.place(start)
     unit = torch.cdist(here, here)[0, 0, 1]
     for action in (right, left):
-        here = worlds.agents.apply(worlds._moving, here, action, prefix="agent.")
+        here = worlds.agents.call(move, here, action)
     there = torch.stack((places, torch.full((3,), 2.0)), 1).unsqueeze(0)
     off = torch.cdist(here, worlds.place(there))[0]
     assert (off.diagonal()[:2] < 0.5 * unit).all()  # from 3 the first step ends the episode

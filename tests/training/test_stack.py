@@ -67,6 +67,17 @@ def test_applying_and_its_gradient_equal_a_loop_over_members(name: str, fields: 
     assert gradient.abs().sum() > 0.0
 
 
+@pytest.mark.parametrize("count", [1, SEEDS])
+def test_a_function_is_called_with_the_weights_of_every_member(count: int) -> None:
+    members, observation = agents("xlvin-r", count), torch.randn(count, ROWS, 4)
+    pairs = zip(copy.deepcopy(members), observation, strict=True)
+    expected = torch.stack([2.0 * member.embed(seen) for member, seen in pairs])
+    found = Stack(members).call(
+        lambda agent, seen, factor: factor * agent.embed(seen), observation, torch.full((count,), 2.0)
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_images_are_lifted_too() -> None:
     members = [make_agent("ppo", observation=(1, 36, 36), actions=2, seed=s, latent=6) for s in range(2)]
     images = torch.randint(0, 256, (2, 3, 1, 36, 36), dtype=torch.uint8)

@@ -11,7 +11,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from xlvin.cli import main
-from xlvin.errors import XLVINError
+from xlvin.errors import RunFailedError, XLVINError
 from xlvin.training.api import configure, override
 from xlvin.training.run import run
 from xlvin.training.tracking import make_tracker
@@ -104,3 +104,21 @@ def test_without_the_package_the_sentence_says_how_to_get_it(
         make_tracker("wandb", tmp_path, configure(CORRIDOR))
     with pytest.raises(XLVINError, match='no tracker "wandbb"'):
         make_tracker("wandbb", tmp_path, configure(CORRIDOR))
+    for name in ("wandb", "wandbb"):
+        with pytest.raises(XLVINError):
+            run(configure(CORRIDOR, "ppo"), tmp_path / "run", track=name)
+    assert not (tmp_path / "run").exists()
+
+
+def test_events_on_a_full_disk_stop_the_run_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Path.open
+
+    def open_full(path: Path, *arguments: Any, **options: Any) -> Any:
+        events = path.name.startswith("events")
+        return opened(Path("/dev/full") if events else path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", open_full)
+    with pytest.raises(RunFailedError, match=r"could not be written \(No space left"):
+        run(configure(CORRIDOR, "ppo"), tmp_path)

@@ -20,6 +20,7 @@ from xlvin.training.presets import preset
 from xlvin.training.replay import Replay, Seen
 from xlvin.training.run import make_trainer, run
 from xlvin.training.stack import Stack
+from xlvin.training.trainer import Trainer
 from xlvin.training.value_trainer import ValueTrainer
 from xlvin.training.value_windows import Windows
 
@@ -295,6 +296,12 @@ def test_configurations_from_before_there_were_value_tails_are_read() -> None:
     assert (config.values, config.network.tail) == (DQNConfig(), "policy")
 
 
+@pytest.mark.parametrize("agent", VALUE_BASED)
+def test_the_loop_of_policies_refuses_action_values(agent: str) -> None:
+    with pytest.raises(XLVINError, match=f"{agent} has a values tail and Trainer teaches a policy tail"):
+        Trainer(configure(agent))
+
+
 def test_what_value_tails_cannot_do_is_refused() -> None:
     for agent in VALUE_BASED:
         with pytest.raises(XLVINError, match=f"no {agent}"):
@@ -305,5 +312,7 @@ def test_what_value_tails_cannot_do_is_refused() -> None:
         ValueTrainer(configure("dqn", ppo=PPOConfig(recompute=True, vtrace=True)))
     with pytest.raises(XLVINError, match="can be counted"):
         ValueTrainer(configure("ppo-gaussian"))
+    with pytest.raises(XLVINError, match="ppo has a policy tail and ValueTrainer teaches a values tail"):
+        ValueTrainer(configure("ppo"))
     with pytest.raises(XLVINError, match="On Atari"):
         make_trainer(configure("dqn", environment="ALE/Pong-v5"))

@@ -87,10 +87,10 @@ class AgentConfig:
         for name in ("kind", "encoder", "wiring", "initialisation", "inputs", "tail"):
             if getattr(self, name) not in (choices := get_args(hints[name])):
                 raise XLVINError(f"{name} is {getattr(self, name)!r}; choose one of {', '.join(choices)}.")
-        if self.samples < 1 or (self.samples > 1 and self.kind != "xlvin"):
-            raise XLVINError(
-                f"samples is {self.samples} for a {self.kind} network; give 1, or more to an xlvin network."
-            )
+        if self.samples < 1:
+            raise XLVINError(f"samples is {self.samples}; give at least 1.")
+        if self.samples > 1 and self.kind != "xlvin":
+            raise XLVINError(f"A {self.kind} network draws no samples; leave them at 1, or choose xlvin.")
         if not math.isfinite(self.sharpness):
             raise XLVINError(f"sharpness is {self.sharpness}; give a finite number.")
         if min(self.bins, default=2) < 2:

@@ -25,7 +25,7 @@ from xlvin.planner.aligned_beam import SparseAlignedPlanner
 from xlvin.planner.backup import ScalarTree
 from xlvin.planner.planner import Plan, PlanLevel, Planner
 from xlvin.planner.prediction import PredictionTree
-from xlvin.planner.tree import grow
+from xlvin.planner.tree import check_size, grow
 
 UNTRAINED = "untrained"
 # Nodes that `plan` plans from at a time; a tree hangs on each of them.
@@ -48,6 +48,11 @@ class PPOAgent(Agent):
 
 class ModelBasedAgent(Agent):
     """An agent whose planner has a latent transition model, trained by TransE."""
+
+    def __init__(self, config: AgentConfig) -> None:
+        super().__init__(config)
+        if config.kept is None:
+            check_size(config.actions * config.samples, config.depth - 1)  # leaves are not stored
 
     @property
     @abstractmethod

@@ -25,6 +25,8 @@ examples:
   xlvin executor evaluate my-executor.safetensors --families grid dense --sizes 20x8 50x10 --json
 """
 
+MOST = 2**31  # transition probabilities of a cell, 8 GiB
+
 
 def evaluate(
     executor: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME_OR_PATH")] = SHIPPED[0],
@@ -50,7 +52,7 @@ def evaluate(
     """
     network = load_executor(executor)
     gamma = load_provenance(executor)["discount"] if discount is None else discount
-    wanted = cells(families, [_size(text) for text in sizes])
+    wanted = cells(families, [_size(text, count) for text in sizes])
     found = [
         evaluate_cell(network, family, size, count, gamma, tolerance, seed).row()
         for family, size in tqdm(wanted, disable=None, desc=executor, unit="cell")
@@ -81,7 +83,12 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _size(text: str) -> Size:
+def _size(text: str, count: int) -> Size:
     if not (match := re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text)):
         raise XLVINError(f'"{text}" is no size; write states x actions such as 20x8.')
-    return int(match[1]), int(match[2])
+    states, actions = int(match[1]), int(match[2])
+    if count * states * states * actions > MOST:
+        raise XLVINError(
+            f"{count} MDPs of {text} do not fit into memory; give smaller sizes or a lower --count."
+        )
+    return states, actions

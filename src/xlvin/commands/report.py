@@ -12,7 +12,7 @@ import tyro
 
 from xlvin.commands.reproduce import EXPERIMENTS, Experiment
 from xlvin.errors import XLVINError
-from xlvin.report.files import replacing
+from xlvin.files import replacing
 from xlvin.report.pages import embed
 from xlvin.report.paper import EXHIBITS, Exhibit
 from xlvin.report.records import read_all
@@ -51,11 +51,12 @@ def report(
     path = output or (docs / "results.md" if markdown else Path("report.html"))
     if not markdown:
         write_report(path, sections)
-    elif path.is_file() and "<!-- results -->" in path.read_text():
+    elif path.is_file() and "<!-- results -->" in path.read_text(encoding="utf-8"):
         embed(path, "results", report_markdown(sections, docs))
     else:
         with replacing(path) as temporary:
-            temporary.write_text(f"# {TITLE}\n\n{report_markdown(sections, docs)}\n")
+            page = f"# {TITLE}\n\n{report_markdown(sections, docs)}\n"
+            temporary.write_text(page, encoding="utf-8")
     speed = docs / f"{SPEED}.md"
     if markdown and speed.is_file() and any((results / SPEED).rglob("*.json")):
         embed(speed, "results", speed_markdown(read_all(results, SPEED)))

@@ -30,5 +30,6 @@ def print_scores(config: TrainConfig, returns: NDArray[np.float64], folder: Path
         return
     each = "  ".join(f"{score:.1f}" for score in scores)
     print(f"{config.agent} on {config.environment}: {scores.mean():.1f} +- {std:.1f}")
-    print(f"  greedy, {returns.shape[1]} fresh episodes a seed; seeds: {each}")
+    episodes = "1 fresh episode" if returns.shape[1] == 1 else f"{returns.shape[1]} fresh episodes"
+    print(f"  greedy, {episodes} a seed; seeds: {each}")
     print(f"  kept in {folder}")

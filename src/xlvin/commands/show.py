@@ -28,7 +28,7 @@ examples:
 
 
 def show(
-    run: Annotated[Path, tyro.conf.Positional],
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
     seed: int | None = None,
     output: Path | None = None,
     episode_seed: int | None = None,

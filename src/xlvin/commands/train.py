@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_argument(
         "--agent",
-        help=f"one of {', '.join(AGENTS)} (default: xlvin-imagine; for Atari xlvin-r)",
+        help=f"one of {', '.join(AGENTS)} (default: xlvin-imagine; for Atari or the paper's preset xlvin-r)",
     )
     options.add_argument(
         "--preset", default="tuned", help="settings to start from, tuned or paper (default: %(default)s)"

@@ -30,6 +30,8 @@ class Choices:
 
 def choices(name: str, space: spaces.Space[Any], bins: Sequence[int] | None) -> Choices:
     """Read an action space; `bins` as in `Environment`."""
+    if not isinstance(space, spaces.Space):
+        raise XLVINError(f"{name} does not say how to act in it; give it an action_space.")
     if isinstance(space, spaces.Discrete):
         if space.start != 0:
             raise XLVINError(

@@ -35,6 +35,8 @@ SMALLEST_IMAGE = 36
 LONGEST_EPISODE = 10_000
 # Features that may be larger than this are taken as unbounded.
 UNBOUNDED = 1e6
+# What the code of an environment may end with; an interrupt is not its fault.
+FAULTS = (Exception, SystemExit)
 
 
 @dataclass(frozen=True)
@@ -82,18 +84,26 @@ class Environment:
         """Start an episode; the same seed and the same actions give the same episode."""
         self.seed, self.taken = seed, []
         try:
-            return self._read(self._env.reset(seed=seed)[0])
-        except Exception as error:
+            started = self._env.reset(seed=seed)
+            if not isinstance(started, tuple) or len(started) != 2:
+                raise TypeError("reset must return (observation, info), as Gymnasium has it")
+            return self._read(started[0])
+        except FAULTS as error:
             raise self._failure("at the reset", error) from error
 
     def step(self, action: Action) -> tuple[Array, float, bool, bool]:
         """Act; returns the true next observation, reward, terminated, truncated."""
         self.taken.append(action)
         try:
-            observation, reward, terminated, truncated, _ = self._env.step(self._take(action))
+            stepped = self._env.step(self._take(action))
+            if len(stepped) != 5:
+                raise TypeError(
+                    "step must return (observation, reward, terminated, truncated, info), as Gymnasium has it"
+                )
+            observation, reward, terminated, truncated, _ = stepped
             late = len(self.taken) >= self._limit
-            return self._read(observation), float(reward), bool(terminated), bool(truncated) or late
-        except Exception as error:
+            return self._read(observation), _number(reward), bool(terminated), bool(truncated) or late
+        except FAULTS as error:
             raise self._failure(f"at step {len(self.taken)}", error) from error
 
     def replay(self, seed: int, actions: Sequence[Action]) -> Array:
@@ -135,8 +145,16 @@ class Environment:
             raise ValueError(f"an observation of shape {np.shape(observation)} instead of {expected}")
         return array
 
-    def _failure(self, where: str, error: Exception) -> RunFailedError:
-        return RunFailedError(f"{self.name} failed {where} of the episode seeded {self.seed}: {error!r}.")
+    def _failure(self, where: str, error: BaseException) -> RunFailedError:
+        told = str(error).removesuffix(".") if isinstance(error, XLVINError) else repr(error)
+        return RunFailedError(f"{self.name} failed {where} of the episode seeded {self.seed}: {told}.")
+
+
+def _number(reward: Any) -> float:
+    try:
+        return float(reward)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"the reward must be a number, not {reward!r}") from error
 
 
 def time_limit(name: str) -> int | None:
@@ -144,6 +162,13 @@ def time_limit(name: str) -> int | None:
     registered = _import(name)
     spec = gymnasium.registry.get(registered)
     return None if spec is None else spec.max_episode_steps
+
+
+def shows_images(name: str) -> bool:
+    """Whether an environment's observations are images."""
+    environment = Environment(name)
+    environment.close()
+    return len(environment.shapes.observation) == 3
 
 
 def _import(name: str) -> str:
@@ -169,7 +194,7 @@ def _make(name: str, options: dict[str, Any]) -> tuple[gymnasium.Env[Any, Any], 
         raise XLVINError(
             f"{name} needs an optional package ({error}); `pip install 'xlvin[box2d]'` may help."
         ) from error
-    except Exception as error:
+    except FAULTS as error:
         if registered not in gymnasium.registry:
             near = difflib.get_close_matches(name, gymnasium.registry, 3)
             hint = (
@@ -195,10 +220,17 @@ def _observation(name: str, space: spaces.Space[Any]) -> tuple[tuple[int, ...], 
                 f"{name} numbers its states from {space.start}; wrap it so that they start at 0."
             )
         return DISCRETE, (int(space.n),), "float32"
+    if not isinstance(space, spaces.Space):
+        raise XLVINError(f"{name} does not say what it observes; give it an observation_space.")
     if not isinstance(space, spaces.Box):
         raise XLVINError(
             f"{name} observes a {type(space).__name__} space; "
             "wrap it with gymnasium.wrappers.FlattenObservation."
+        )
+    if space.shape == DISCRETE or 0 in space.shape:
+        raise XLVINError(
+            f"{name} observes arrays of shape {space.shape}; wrap it with gymnasium.wrappers."
+            "TransformObservation so that they are vectors of at least one number."
         )
     if len(space.shape) == 3:
         channels_first = space.shape[0] <= space.shape[2]

@@ -22,6 +22,8 @@ def import_source(name: str) -> str:
     source, colon, registered = name.rpartition(":")
     if not colon:
         return name
+    if not source or not registered:
+        raise XLVINError(f'"{name}" names no environment; write it like "my_env.py:Name-v0".')
     before = set(gymnasium.registry)
     is_file = source.endswith(".py")
     try:
@@ -31,7 +33,7 @@ def import_source(name: str) -> str:
             _import_module(source)
     except XLVINError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and error.name == source.partition(".")[0]:
             hint = f'is it a file? Write "{source}.py:{registered}"'
             raise XLVINError(f'There is no environment "{name}", as no module {source}; {hint}.') from error

@@ -19,7 +19,8 @@ from typing import Any
 from xlvin.errors import XLVINError
 from xlvin.executor.network import Executor, ExecutorConfig
 from xlvin.executor.pretrain import PretrainConfig
-from xlvin.storage import check_tensors, load_tensors, save_tensors, write_json
+from xlvin.files import write_json
+from xlvin.storage import check_tensors, load_tensors, save_tensors
 
 FORMAT = 1
 # What a provenance must hold to be used.

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from xlvin.envs.environment import Shapes
 from xlvin.errors import XLVINError, unknown
@@ -129,7 +129,7 @@ def learn(
         models.append(model)
     stack = Stack(models)
     for number, stage in enumerate(SYSTEMS[config.system]):
-        _learn_stage(config, seeds, data, stack, _Loss(models[0], stage, config.hinge), number)
+        _learn_stage(config, seeds, data, stack, stage, number)
     members = [copy.deepcopy(models[0]) for _ in seeds]
     for index, member in enumerate(members):
         member.load_state_dict(stack.member(index))
@@ -153,7 +153,7 @@ def units(
 
 
 def _learn_stage(
-    config: AbstractConfig, seeds: Sequence[int], data: Experience, stack: Stack, loss: _Loss, number: int
+    config: AbstractConfig, seeds: Sequence[int], data: Experience, stack: Stack, stage: Stage, number: int
 ) -> None:
     """Descend on minibatches that each seed draws from its own steps."""
     optimiser = Adam(stack.flat, 1e-8)
@@ -163,7 +163,8 @@ def _learn_stage(
     reward = torch.where(data.terminated, 0.0, data.reward)
 
     def gradient(steps: Steps) -> Tensor:
-        return stack.gradient(stack.apply(loss, steps, prefix="model.").mean(1).sum())
+        losses = stack.call(lambda model, part: model.loss(part, stage, config.hinge), steps)
+        return stack.gradient(losses.mean(1).sum())
 
     recorded = Recorder(gradient)
     for _ in range(config.updates):
@@ -177,15 +178,6 @@ def _learn_stage(
             data.pool[every, place + 1],
         )
         optimiser.step(recorded(steps), config.learning_rate)
-
-
-class _Loss(nn.Module):
-    def __init__(self, model: AbstractModel, stage: Stage, hinge: float) -> None:
-        super().__init__()
-        self.model, self.stage, self.hinge = model, stage, hinge
-
-    def forward(self, steps: Steps) -> Tensor:
-        return self.model.loss(steps, self.stage, self.hinge)
 
 
 @torch.no_grad()

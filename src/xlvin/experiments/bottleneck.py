@@ -16,12 +16,13 @@ from xlvin.errors import XLVINError
 from xlvin.executor.artefact import load_executor, load_provenance
 from xlvin.experiments.noisy_inputs import ARMS, Scaling, accuracy, draw_noise
 from xlvin.experiments.workers import Effort
+from xlvin.files import replacing
 from xlvin.mdp.families import sample
 from xlvin.mdp.value_iteration import value_iteration
 from xlvin.report import tables
-from xlvin.report.files import replacing
 from xlvin.report.records import Record, provenance, read_all, write
 from xlvin.report.statistics import mean, paired_difference, summarise
+from xlvin.report.styles import Style
 
 NAME = "bottleneck"
 FAMILY = "random-deterministic"
@@ -139,16 +140,7 @@ def summary(results: Path) -> str:
     return "\n\n".join(parts)
 
 
-@dataclass(frozen=True)
-class Style:
-    """How an arm is drawn; colours from Okabe and Ito, dashes for the arms that the paper does not have."""
-
-    label: str
-    colour: str
-    line: str
-    marker: str
-
-
+# Dashes for the arms that the paper does not have.
 STYLES = {
     "vi-decoded": Style("VI on scalars read from the noisy embeddings", "#0072B2", "--", "s"),
     "executor-embeddings": Style("executor on noisy embeddings (paper: green)", "#009E73", "-", "o"),

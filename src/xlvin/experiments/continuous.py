@@ -8,8 +8,8 @@ from typing import Any
 
 from xlvin.experiments.control import Cell, run_cells, split
 from xlvin.experiments.workers import Effort
+from xlvin.files import replacing
 from xlvin.report import tables
-from xlvin.report.files import replacing
 from xlvin.report.records import Record, read_all
 from xlvin.training.config import TrainConfig
 from xlvin.training.presets import CONTINUOUS, preset, with_settings

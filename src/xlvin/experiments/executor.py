@@ -21,11 +21,11 @@ from xlvin.executor.pretrain import PretrainConfig, pretrain
 from xlvin.executor.traces import TracedMDPs
 from xlvin.experiments.executor_tables import by_size, means, shown, size
 from xlvin.experiments.workers import Effort, run_jobs
+from xlvin.files import replacing
 from xlvin.mdp.families import FAMILIES, sample
 from xlvin.mdp.tabular import TabularMDP
 from xlvin.mdp.value_iteration import value_iteration
 from xlvin.report import tables
-from xlvin.report.files import replacing
 from xlvin.report.records import Record, provenance, read_all, write
 
 NAME = "executor"

@@ -19,9 +19,9 @@ from xlvin.errors import XLVINError
 from xlvin.experiments import atari
 from xlvin.experiments.atari_runs import Job, keep, missing, train
 from xlvin.experiments.workers import Effort
+from xlvin.files import replacing
 from xlvin.latent.pixel_model import newest_frame
 from xlvin.report import tables
-from xlvin.report.files import replacing
 from xlvin.report.records import Record, read, read_all
 from xlvin.report.statistics import mean, summarise
 from xlvin.training.config import TrainConfig

@@ -182,16 +182,9 @@ class LabelledLoss(ModelLoss):
         return told + self.of_model(h, problem, negative)
 
 
-class Policy(nn.Module):
-    """What the learner would do in every state."""
-
-    def __init__(self, learner: Learner) -> None:
-        super().__init__()
-        self.learner = learner
-
-    def forward(self, observation: Tensor) -> Tensor:
-        """Logits [S, A]."""
-        return self.learner.logits(self.learner.encoder(observation))
+def policy(learner: Learner, observation: Tensor) -> Tensor:
+    """What the learner would do in every state: logits [S, A]."""
+    return learner.logits(learner.encoder(observation))
 
 
 def solve(cell: Cell, arm: Arm | None = None) -> list[dict[str, Any]]:
@@ -209,7 +202,7 @@ def solve(cell: Cell, arm: Arm | None = None) -> list[dict[str, Any]]:
         losses = stack.apply(loss, stacked, negative.to(cell.device), prefix="learner.")
         adam.step(stack.gradient(losses.sum()), config.learning_rate * (1.0 - step / config.steps))
     with torch.no_grad():
-        logits = stack.apply(Policy(learners[0]), stacked.observation, prefix="learner.").cpu()
+        logits = stack.call(policy, stacked.observation).cpu()
     return [
         {"seed": seed, **_accuracy(*pair)}
         for seed, *pair in zip(config.seed_list, logits, problems, strict=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 from xlvin.experiments import stochastic_bed as bed
 from xlvin.experiments.control import Cell, run_cells, split
 from xlvin.experiments.workers import Effort, run_jobs
+from xlvin.files import replacing
 from xlvin.report import tables
-from xlvin.report.files import replacing
 from xlvin.report.records import Record, read, read_all, write
 from xlvin.report.statistics import paired_difference
 from xlvin.training.config import Budget

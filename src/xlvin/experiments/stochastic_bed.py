@@ -29,7 +29,7 @@ from xlvin.experiments.planning_arms import (
     PlannedLearner,
     Sizes,
 )
-from xlvin.experiments.planning_bed import BedConfig, Policy, fresh, shared_sizes, uniform_value
+from xlvin.experiments.planning_bed import BedConfig, fresh, policy, shared_sizes, uniform_value
 from xlvin.latent.losses import transe_loss
 from xlvin.latent.stochastic import StochasticTransitionModel, mixture_loss
 from xlvin.latent.transition import TransitionModel
@@ -200,7 +200,7 @@ def solve(cell: BedCell) -> list[dict[str, Any]]:
         found = stack.apply(loss, stacked, successor, negative, prefix="learner.")
         adam.step(stack.gradient(found.sum()), config.learning_rate * (1.0 - step / config.steps))
     with torch.no_grad():
-        logits = stack.apply(Policy(learners[0]), stacked.observation, prefix="learner.").cpu()
+        logits = stack.call(policy, stacked.observation).cpu()
     pairs = zip(config.seed_list, logits, problems, strict=True)
     return [{"seed": seed, **_accuracy(answer, problem)} for seed, answer, problem in pairs]
 

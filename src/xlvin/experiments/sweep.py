@@ -22,10 +22,10 @@ from xlvin.errors import XLVINError
 from xlvin.experiments.cluster import connected, run_on_ray
 from xlvin.experiments.control import batches, settings
 from xlvin.experiments.workers import run_jobs
+from xlvin.files import write_json
 from xlvin.report.records import provenance
 from xlvin.report.statistics import summarise
 from xlvin.report.tables import Row
-from xlvin.storage import write_json
 from xlvin.training.config import TrainConfig
 from xlvin.training.lock import alone_in
 from xlvin.training.run import CHECKPOINT_EVERY, CONFIG, known_returns, make_trainer, run
@@ -196,7 +196,7 @@ def _kept(job: Job) -> Outcome | None:
         return None
     try:
         stored = TrainConfig.from_dict(json.loads(path.read_text())["config"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise XLVINError(f"{path} is damaged; remove {job.folder} or choose another --folder.") from error
     if settings(asdict(stored)) != settings(asdict(job.config)):
         raise XLVINError(

@@ -15,9 +15,9 @@ from xlvin.experiments.abstract_runs import AbstractConfig
 from xlvin.experiments.abstract_runs import run as run_abstract
 from xlvin.experiments.control import Cell, resolved, run_cell
 from xlvin.experiments.workers import Effort, run_jobs
+from xlvin.files import replacing
 from xlvin.latent.abstraction import SYSTEMS
 from xlvin.report import tables
-from xlvin.report.files import replacing
 from xlvin.report.records import Record, add, provenance, read, read_all
 from xlvin.report.statistics import paired_difference
 from xlvin.training.config import Budget, PPOConfig, TrainConfig

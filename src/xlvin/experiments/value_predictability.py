@@ -17,9 +17,9 @@ from xlvin.envs.maze_world import observe, scenes
 from xlvin.experiments.continual_maze import SEEDS, runs_beside
 from xlvin.experiments.maze_runs import TEST_MAZES, MazeRun, fresh_agent, load_agent, run_config, train
 from xlvin.experiments.workers import Effort
+from xlvin.files import replacing
 from xlvin.mdp.mazes import Mazes, generate, optimal_values
 from xlvin.report import tables
-from xlvin.report.files import replacing
 from xlvin.report.records import Record, provenance, read_all, write
 from xlvin.report.statistics import mean, summarise
 from xlvin.training.trainer import usable_device

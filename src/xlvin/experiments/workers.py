@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any, TypeVar
 
-from xlvin.errors import RunFailedError
+from xlvin.errors import RunFailedError, XLVINError
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,10 @@ class Effort:
     """Where networks live: "cpu" or "cuda"."""
     seeds: int | None = None
     """How many seeds, from 0 on; the experiment's own number by default."""
+
+    def __post_init__(self) -> None:
+        if min(1 if count is None else count for count in (self.workers, self.seeds)) < 1:
+            raise XLVINError("Workers and seeds must be at least 1 where they are given.")
 
     def wants(self, name: str) -> bool:
         """Whether a part of the experiment is to be run."""

@@ -22,7 +22,8 @@ class MLPEncoder(nn.Module):
         super().__init__()
         if min(inputs, hidden, outputs) < 1:
             raise XLVINError(
-                f"An encoder from {inputs} inputs over {hidden} to {outputs} has an empty layer."
+                f"An encoder from {inputs} inputs over {hidden} to {outputs} has an empty layer; "
+                "give all three at least 1."
             )
         self.layers = nn.Sequential(
             nn.Linear(inputs, 2 * hidden),

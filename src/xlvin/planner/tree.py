@@ -9,16 +9,20 @@ an action together.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from xlvin.errors import XLVINError
 from xlvin.latent.transition import TransitionModel, think
 
 # A rollout policy: embeddings [..., k] to action logits [..., A].
 Prior = Callable[[Tensor], Tensor]
+# Nodes of a level that a full tree may have; twice as many and their embeddings alone fill gigabytes.
+MOST = 2**24
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +41,15 @@ class Tree:
         return sum(self.sizes[:depth])
 
 
+def check_size(branches: int, depth: int) -> None:
+    """Refuse a full tree that no memory holds."""
+    if depth * math.log(max(branches, 1)) > math.log(MOST):
+        raise XLVINError(
+            f"A full tree with {branches} branches at every node and {depth} or more levels is too large; "
+            "choose a smaller depth or give a beam."
+        )
+
+
 def grow(transition: TransitionModel, root: Tensor, depth: int) -> list[Tensor]:
     """The embeddings of every level down to `depth`, [A^d, B, k] each; root [B, k]."""
     return grow_weighed(transition, root, depth)[0]
@@ -47,6 +60,7 @@ def grow_weighed(transition: TransitionModel, root: Tensor, depth: int) -> tuple
 
     Where actions have one outcome, there are no chances.
     """
+    check_size(transition.branches, depth)
     levels, chances = [root.unsqueeze(0)], []
     for _ in range(depth):
         successors, chance = transition.outcomes(levels[-1], dim=-3)

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from xlvin.report.files import replacing
+from xlvin.files import replacing
+from xlvin.report.styles import Style
 from xlvin.report.tables import Row
 
-
-@dataclass(frozen=True)
-class Style:
-    """How an arm is drawn; colours from Okabe and Ito, dashes where no executor was pretrained."""
-
-    label: str
-    colour: str
-    line: str
-    marker: str
-
-
+# Dashes where no executor was pretrained.
 STYLES = {
     "aligned-pretrained": Style("aligned wiring, pretrained executor", "#0072B2", "-", "o"),
     "scalar-tree": Style("scalar tree, same grounding", "#009E73", "--", "s"),

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from xlvin.report.files import replacing
+from xlvin.files import replacing
 from xlvin.report.records import Record
-
-
-@dataclass(frozen=True)
-class Style:
-    """How an agent is drawn; colours from Okabe and Ito."""
-
-    label: str
-    colour: str
-    line: str = "-"
-
+from xlvin.report.styles import Style
 
 STYLES = {
     ("tuned", "xlvin"): Style("XLVIN", "#D55E00"),

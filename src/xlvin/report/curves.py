@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from xlvin.report.files import replacing
+from xlvin.files import replacing
 
 Array = NDArray[np.float64]
 # Okabe and Ito; an agent has the same colour in every figure.

@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from xlvin.report.files import replacing
+from xlvin.files import replacing
 from xlvin.report.tables import Row
 
 # Okabe and Ito's colours, by width and by number of actions.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from xlvin.errors import RunFailedError, XLVINError
-from xlvin.report.files import replacing
+from xlvin.files import replacing
 
 Frame = NDArray[np.uint8]  # [height, width, 3]
 # Browsers slow down GIFs whose frames are shorter than this, in milliseconds.

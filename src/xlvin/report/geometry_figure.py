@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-untyped]
 
-from xlvin.report.files import replacing
+from xlvin.files import replacing
 
 # A title, and what `xlvin.experiments.embedding_geometry.picture` gives.
 Stage = tuple[str, dict[str, Any]]

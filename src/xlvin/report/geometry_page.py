@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from xlvin.report.files import replacing
+from xlvin.files import replacing
 from xlvin.report.geometry_figure import Stage, colours
 
 # The page; its one word DATA stands for the stages.
@@ -18,4 +18,5 @@ def write_page(stages: Sequence[Stage], path: Path) -> None:
     data = [{"title": title, **shown, "colours": colours(shown["distance"])} for title, shown in stages]
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     with replacing(path) as temporary:
-        temporary.write_text(PAGE.read_text().replace("DATA", text, 1))
+        page = PAGE.read_text(encoding="utf-8").replace("DATA", text, 1)
+        temporary.write_text(page, encoding="utf-8")

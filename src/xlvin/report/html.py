@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from xlvin.report.files import replacing
+from xlvin.files import replacing
 
 ASSETS = files("xlvin.report") / "assets"
 # The browser itself holds the promise that nothing is fetched.

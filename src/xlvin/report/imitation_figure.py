@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from xlvin.report.files import replacing
+from xlvin.files import replacing
 from xlvin.report.records import Record
 
 # Label and colour (Okabe and Ito) of every planner, in the order of the bars.

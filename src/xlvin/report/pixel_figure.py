@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from xlvin.files import replacing
 from xlvin.report.curves import Panel, draw_panel
-from xlvin.report.files import replacing
 
 
 def save_pixel_figure(path: Path, frames: NDArray[np.uint8], panel: Panel) -> None:

@@ -21,7 +21,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Curve
 
 from xlvin.errors import XLVINError
-from xlvin.report.files import replacing
+from xlvin.files import replacing
 from xlvin.report.plan_layout import Array, Node, Plan, arrange
 
 MOST_LEAVES = 36  # as many as one page can tell apart

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from xlvin.errors import XLVINError
-from xlvin.report.files import replacing
+from xlvin.files import replacing
 
 PACKAGES = ("torch", "numpy", "gymnasium", "xlvin")
 
@@ -99,8 +99,8 @@ def add(record: Record, results: Path) -> Path:
 def read(path: Path) -> Record:
     """Read and check one record."""
     try:
-        content = json.loads(path.read_text())
-    except json.JSONDecodeError as error:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
         raise XLVINError(f"{path} is not JSON ({error}); delete it and run its experiment again.") from None
     expected = {field.name for field in fields(Record)}
     found = set(content) if isinstance(content, dict) else set()
@@ -109,7 +109,10 @@ def read(path: Path) -> Record:
             f"{path} is not a result record: {_named('it lacks', expected - found)}"
             f"{_named('it has an unknown', found - expected)}delete it and run its experiment again."
         )
-    return Record(**content)
+    try:
+        return Record(**content)
+    except XLVINError as error:
+        raise XLVINError(f"{path} is damaged: {error}") from None
 
 
 def read_all(results: Path, experiment: str) -> list[Record]:

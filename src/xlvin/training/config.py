@@ -99,9 +99,7 @@ class PPOConfig:
     Agents that imagine have their own curiosity instead."""
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value is not None and not math.isfinite(value):
-                raise XLVINError(f"{name} is {value}; give a finite number.")
+        _check_finite(self)
         for name in ("learning_rate", "adam_epsilon", "clip", "max_grad_norm"):
             if getattr(self, name) <= 0.0:
                 raise XLVINError(f"{name} is {getattr(self, name)}; give a positive number.")
@@ -176,6 +174,7 @@ class ImaginationConfig:
     and what ends: then `members` does not matter."""
 
     def __post_init__(self) -> None:
+        _check_finite(self, "Imagination: ")
         if self.model not in ("observation", "latent"):
             raise XLVINError(f'Imagination: the model is "observation" or "latent", not {self.model!r}.')
         if min(self.iterations, self.last_iterations, self.first_model_steps, self.model_steps) < 0:
@@ -186,7 +185,8 @@ class ImaginationConfig:
             )
         if self.branches % self.members:
             raise XLVINError(
-                f"Imagination: {self.branches} branches cannot be shared evenly by {self.members} members."
+                f"Imagination: {self.branches} branches cannot be shared evenly by {self.members} members; "
+                f"give a multiple of {self.members}."
             )
         if not (0.0 <= self.initial_share <= 1.0 and 0.0 <= self.gae_lambda <= 1.0):
             raise XLVINError("Imagination: initial-share and gae-lambda must lie between 0 and 1.")
@@ -227,14 +227,15 @@ class DQNConfig:
     """Weight of the loss on the action values themselves."""
 
     def __post_init__(self) -> None:
+        _check_finite(self, "Values: ")
         if min(self.updates, self.batch, self.n_step, self.target_every) < 1:
             raise XLVINError("Values: updates, batch, n-step and target-every must be at least 1.")
         if not (0.0 <= self.epsilon_start <= 1.0 and 0.0 <= self.epsilon_end <= 1.0):
             raise XLVINError("Values: epsilon-start and epsilon-end must lie between 0 and 1.")
         if not (0.0 < self.epsilon_share <= 1.0 and 0.0 < self.target_mix <= 1.0):
             raise XLVINError("Values: epsilon-share and target-mix must be positive and at most 1.")
-        if not 0.0 <= self.q_coef < math.inf:
-            raise XLVINError(f"Values: q-coef is {self.q_coef}; give a finite number, 0 or more.")
+        if self.q_coef < 0.0:
+            raise XLVINError(f"Values: q-coef is {self.q_coef}; give 0 or more.")
 
     @property
     def passes(self) -> int:
@@ -264,7 +265,6 @@ class TrainConfig:
     """Greedy episodes on fresh starts after training, per seed."""
     imagination: ImaginationConfig = field(default_factory=ImaginationConfig)
     """How it learns inside its model."""
-
     values: DQNConfig = field(default_factory=DQNConfig)
     """How it learns action values, where its tail says them."""
 
@@ -304,3 +304,10 @@ class TrainConfig:
             raise XLVINError(
                 f"A stored configuration does not fit this version of xlvin ({error})."
             ) from error
+
+
+def _check_finite(part: object, where: str = "") -> None:
+    """Refuse a part of a configuration with a number that is not finite."""
+    for name, value in vars(part).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise XLVINError(f"{where}{name} is {value}; give a finite number.")

@@ -19,7 +19,7 @@ from xlvin.agents.base import Agent, Batch, Output
 from xlvin.envs.maze_world import MazeWorld
 from xlvin.errors import RunFailedError, XLVINError
 from xlvin.mdp.mazes import Mazes
-from xlvin.storage import check_tensors
+from xlvin.storage import check_tensors, grouped
 from xlvin.training.config import PPOConfig
 from xlvin.training.objective import Objective, Sample, Targets
 from xlvin.training.returns import advantages
@@ -192,16 +192,10 @@ class ContinualTrainer:
     def restore(self, tensors: dict[str, Tensor], results: Sequence[LevelResult]) -> None:
         """Continue where `state` and `results` were taken."""
         self.results = list(results)
-        groups: dict[str, dict[str, Tensor]] = {"agent": {}, "optimiser": {}}
-        for name, tensor in tensors.items():
-            group, _, rest = name.partition(".")
-            groups.setdefault(group, {})[rest] = tensor
+        groups = grouped(tensors)
         check_tensors("The checkpoint", groups["agent"], self.agent.state_dict())
         self.agent.load_state_dict(groups["agent"])
-        moments: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in groups["optimiser"].items():
-            number, _, moment = name.partition(".")
-            moments.setdefault(int(number), {})[moment] = tensor
+        moments = {int(number): moment for number, moment in grouped(groups["optimiser"]).items()}
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
         self._begin_level()
         rounds, steps, trajectories, self._seconds = tensors["counters"].tolist()

@@ -15,6 +15,7 @@ from xlvin.training.frame_evaluation import evaluate_games
 from xlvin.training.policies import greedy_policy
 from xlvin.training.rollouts import Actors, Policy
 from xlvin.training.stack import Stack
+from xlvin.training.trainer import usable_device
 
 # Episodes that run side by side per seed.
 PARALLEL = 50
@@ -34,7 +35,8 @@ def evaluate(
     if is_atari(environment):
         return evaluate_games(agents, environment, seeds, episodes, device)
     copies = [copy.deepcopy(agent).cpu() for agent in agents]
-    return returns_of(greedy_policy(Stack(copies, device), copies[0]), environment, seeds, episodes)
+    policy = greedy_policy(Stack(copies, usable_device(device)), copies[0])
+    return returns_of(policy, environment, seeds, episodes)
 
 
 def returns_of(policy: Policy, environment: str, seeds: Sequence[int], episodes: int) -> NDArray[np.float64]:

@@ -208,6 +208,8 @@ class FrameTrainer:
 
 def check(config: TrainConfig) -> None:
     """Refuse what the path for frames does not do."""
+    if config.network.tail == "values":
+        raise XLVINError("On Atari agents learn a policy; choose one of those, such as xlvin-r.")
     if config.budget.unit != "transitions":
         raise XLVINError(
             "Atari is trained on a number of steps; give --transitions instead of --trajectories."

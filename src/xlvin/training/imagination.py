@@ -21,6 +21,7 @@ from xlvin.binning import centres
 from xlvin.envs.environment import Shapes
 from xlvin.errors import XLVINError
 from xlvin.observations import DISCRETE
+from xlvin.storage import grouped
 from xlvin.training.config import ImaginationConfig, PPOConfig
 from xlvin.training.counted_worlds import CountedWorlds, countable
 from xlvin.training.experience import Experience
@@ -295,10 +296,7 @@ class Imagination:
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """From tensors."""
-        groups: dict[str, dict[str, Tensor]] = {"worlds": {}, "learner": {}, "replay": {}}
-        for name, tensor in state.items():
-            group, _, rest = name.partition(".")
-            groups[group][rest] = tensor
+        groups = grouped(state)
         self.replay.restore(groups["replay"], self._actions)
         self.worlds.restore(groups["worlds"])
         if isinstance(self.learner, LatentLearner):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from xlvin.agents.base import Agent, Batch, Output
 from xlvin.agents.networks import ModelBasedAgent
@@ -38,13 +38,12 @@ class LatentLearner(Learner):
         self.optimiser = Adam(self.stack.flat, self.config.adam_epsilon)
         self._recorded_outputs = Recorder(self.speak)
         self._recorded_gradient = Recorder(self.gradient)
-        self._deciding = _Deciding(self.agent)
         self._learned = _beside_the_model(self.agent).to(self.stack.flat.device)  # [P], one or zero
 
     @torch.no_grad()
     def speak(self, observations: Tensor) -> Output:
         """What the agents say about embeddings [S, M, k]."""
-        output: Output = self.stack.apply(self._deciding, observations, prefix="agent.")
+        output: Output = self.stack.call(lambda agent, embedding: agent.decide(embedding), observations)
         return output
 
     def _slope(self, loss: Tensor) -> Tensor:
@@ -58,12 +57,3 @@ def _beside_the_model(agent: Agent) -> Tensor:
         model |= {id(weight) for weight in agent.transition.parameters()}
     trainable = [weight for weight in agent.parameters() if weight.requires_grad]
     return torch.cat([torch.full((weight.numel(),), float(id(weight) not in model)) for weight in trainable])
-
-
-class _Deciding(nn.Module):
-    def __init__(self, agent: Agent) -> None:
-        super().__init__()
-        self.agent = agent
-
-    def forward(self, embedding: Tensor) -> Output:
-        return self.agent.decide(embedding)

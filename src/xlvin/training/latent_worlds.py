@@ -8,12 +8,13 @@ from typing import cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from xlvin.agents.networks import ModelBasedAgent
 from xlvin.errors import XLVINError
 from xlvin.latent.latent_world import LatentWorld, Paths, Stretches, unroll
 from xlvin.latent.world import Imagined
+from xlvin.storage import grouped
 from xlvin.training.adam import Adam
 from xlvin.training.config import ImaginationConfig
 from xlvin.training.learner import Learner
@@ -49,8 +50,6 @@ class LatentWorlds:
         # Adam leaves weights alone that no gradient has ever reached: those of the policy and the value.
         self.agent_optimiser = Adam(self.agents.flat, 1e-8)
         self.head_optimiser = Adam(self.heads.flat, 1e-8)
-        self._embedding, self._moving, self._paths = _Embedding(agent), _Moving(agent), _Paths(agent)
-        self._losses = _Losses(self.model)
         still = {id(agent.transition.output.weight), id(agent.transition.output.bias)}
         self._last_of_t = [name for name, weight in agent.named_parameters() if id(weight) in still]
         self._recorded_gradient = Recorder(self._gradient)
@@ -58,11 +57,11 @@ class LatentWorlds:
     @torch.no_grad()
     def place(self, observation: Tensor) -> Tensor:
         """States of the model for observations [S, ..., o]: their embeddings [S, ..., k]."""
-        return cast(Tensor, self.agents.apply(self._embedding, observation, prefix="agent."))
+        return cast(Tensor, self.agents.call(lambda agent, seen: agent.embed(seen), observation))
 
     def imagine(self, embedding: Tensor, action: Tensor, uniform: Tensor) -> Imagined:
         """What comes of actions [S, B] in states [S, B, k]; `uniform` [S, B, 2] decides what is drawn."""
-        successor = self.agents.apply(self._moving, embedding, action, prefix="agent.")
+        successor = self.agents.call(move, embedding, action)
         return Imagined(*self.heads.apply(self.model, embedding, action, successor, uniform[..., 1]))
 
     def distance(self, embedding: Tensor, landmarks: Tensor, unit: Tensor) -> Tensor:
@@ -107,8 +106,8 @@ class LatentWorlds:
         return mean
 
     def _gradient(self, data: Stretches) -> tuple[Tensor, Tensor, Tensor]:
-        paths = self.agents.apply(self._paths, data, prefix="agent.")
-        losses = self.heads.apply(self._losses, paths, data, prefix="model.")
+        followed = self.agents.call(paths, data)
+        losses = self.heads.call(lambda model, *both: model.losses(*both), followed, data)
         of_agents, of_heads = gradients(losses.sum(), (self.agents, self.heads))
         norm = of_agents.norm(dim=1, keepdim=True)
         shrink = (AGENT_NORM / (norm + 1e-6)).clamp(max=1.0)
@@ -135,10 +134,7 @@ class LatentWorlds:
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """From tensors."""
-        groups: dict[str, dict[str, Tensor]] = {"weights": {}, "agents": {}, "heads": {}}
-        for name, tensor in state.items():
-            group, _, rest = name.partition(".")
-            groups[group][rest] = tensor
+        groups = grouped(state)
         self.heads.load(groups["weights"])
         self.agent_optimiser.restore(groups["agents"])
         self.head_optimiser.restore(groups["heads"])
@@ -165,39 +161,13 @@ def stretches(seen: Seen, rest: Tensor, rows: Tensor) -> Stretches:
     )
 
 
-class _Embedding(nn.Module):
-    def __init__(self, agent: ModelBasedAgent) -> None:
-        super().__init__()
-        self.agent = agent
-
-    def forward(self, observation: Tensor) -> Tensor:
-        return self.agent.embed(observation)
+def move(agent: ModelBasedAgent, embedding: Tensor, action: Tensor) -> Tensor:
+    """Where actions [B] lead from states [B, k], by T."""
+    return embedding + agent.transition.translation(embedding, action)
 
 
-class _Moving(nn.Module):
-    def __init__(self, agent: ModelBasedAgent) -> None:
-        super().__init__()
-        self.agent = agent
-
-    def forward(self, embedding: Tensor, action: Tensor) -> Tensor:
-        return embedding + self.agent.transition.translation(embedding, action)
-
-
-class _Paths(nn.Module):
-    def __init__(self, agent: ModelBasedAgent) -> None:
-        super().__init__()
-        self.agent = agent
-
-    def forward(self, data: Stretches) -> Paths:
-        start = self.agent.embed(data.observation)
-        imagined = unroll(self.agent.transition, start, data.action)
-        return Paths(start, imagined, self.agent.embed(data.next_observation))
-
-
-class _Losses(nn.Module):
-    def __init__(self, model: LatentWorld) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, paths: Paths, data: Stretches) -> Tensor:
-        return self.model.losses(paths, data)
+def paths(agent: ModelBasedAgent, data: Stretches) -> Paths:
+    """What the agent sees and imagines along stretches."""
+    start = agent.embed(data.observation)
+    imagined = unroll(agent.transition, start, data.action)
+    return Paths(start, imagined, agent.embed(data.next_observation))

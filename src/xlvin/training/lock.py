@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from xlvin.errors import XLVINError
-from xlvin.storage import unwritable
+from xlvin.files import unwritable
 
 try:
     import fcntl

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from xlvin.agents.base import Agent
 from xlvin.training.experience import Experience
@@ -22,7 +22,6 @@ class Novelty:
         self, agent: Agent, seeds: Sequence[int], shape: tuple[int, ...], dtype: torch.dtype
     ) -> None:
         """For observations of a shape and type; the memory is where the agent is."""
-        self._embed = _Embed(agent)
         self._seeds = tuple(seeds)
         device = next(agent.parameters()).device
         self.memory = torch.zeros(len(self._seeds), MEMORY, *shape, dtype=dtype, device=device)
@@ -36,8 +35,8 @@ class Novelty:
         """
         if self.seen == 0:
             return torch.zeros_like(experience.reward)
-        known = stack.apply(self._embed, self.memory, prefix="agent.")
-        pool = stack.apply(self._embed, experience.pool, prefix="agent.")
+        known = stack.call(lambda agent, seen: agent.embed(seen), self.memory)
+        pool = stack.call(lambda agent, seen: agent.embed(seen), experience.pool)
         nearest = torch.cdist(pool, known).amin(-1)
         distance = nearest.gather(1, experience.state + 1) * experience.weight
         mean = distance.sum(1, keepdim=True) / experience.weight.sum(1, keepdim=True)
@@ -61,12 +60,3 @@ class Novelty:
         """From tensors."""
         self.memory.copy_(state["memory"])
         self.seen = int(state["seen"])
-
-
-class _Embed(nn.Module):
-    def __init__(self, agent: Agent) -> None:
-        super().__init__()
-        self.agent = agent
-
-    def forward(self, observation: Tensor) -> Tensor:
-        return self.agent.embed(observation)

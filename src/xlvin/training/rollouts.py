@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,8 @@ from xlvin.training.seeding import derive_seed, generator
 Array = NDArray[Any]
 # (observations [S, E, ...], uniform numbers [S, E]) -> actions [S, E]; for vectors both are [S, E, d]
 Policy = Callable[[Array, Array], Array]
+# Returns that single precision cannot hold teach nothing.
+LARGEST = 1e38
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,8 @@ class Actor:
         self._observations.append(self.observation)
         self._rewards.append(reward)
         self.total += reward
-        if not math.isfinite(self.total):
-            raise self._failure(self._complaint("reward"))
+        if not abs(self.total) < LARGEST:  # also where it is not a number
+            raise self._failure(self._complaint(f"the reward {reward}"))
         return self._terminated or truncated
 
     def segment(self) -> list[Segment]:
@@ -95,7 +96,7 @@ class Actor:
     def check(self) -> None:
         """Stop before an observation that is not finite reaches the network."""
         if not np.isfinite(self.observation).all():
-            raise self._failure(self._complaint("observation"))
+            raise self._failure(self._complaint("a non-finite observation"))
 
     def _go_to(self, actions: Sequence[Action]) -> None:
         seed = derive_seed(self.seed, f"{self._purpose} episode", self._number, self.episode)
@@ -108,13 +109,14 @@ class Actor:
     def _complaint(self, what: str) -> str:
         environment = self.environment
         return (
-            f"{environment.name} gave a non-finite {what} at step {len(environment.taken)} "
+            f"{environment.name} gave {what} at step {len(environment.taken)} "
             f"of the episode seeded {environment.seed}."
         )
 
     def _failure(self, cause: object) -> RunFailedError:
         return RunFailedError(
-            f"The {self._purpose} of seed {self.seed} stopped in round {self.round + 1}: {cause}"
+            f"The {self._purpose} of seed {self.seed} stopped in round {self.round + 1}: "
+            f"{str(cause).removesuffix('.')}; mend the environment, and the same command goes on."
         )
 
 

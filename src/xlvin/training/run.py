@@ -30,13 +30,14 @@ from xlvin.agents.networks import UNTRAINED
 from xlvin.envs.atari import is_atari
 from xlvin.errors import XLVINError
 from xlvin.executor.artefact import load_provenance
-from xlvin.storage import load_tensors, save_tensors, unwritable, write_atomically, write_json
+from xlvin.files import unwritable, write_atomically, write_json
+from xlvin.storage import load_tensors, save_tensors
 from xlvin.training.config import TrainConfig
 from xlvin.training.evaluation import evaluate
 from xlvin.training.frame_trainer import FrameTrainer
 from xlvin.training.imagination import REWARD_SCALE
 from xlvin.training.lock import alone_in
-from xlvin.training.tracking import make_tracker
+from xlvin.training.tracking import check_tracker, make_tracker
 from xlvin.training.trainer import Metrics, Progress, Trainer
 from xlvin.training.value_trainer import ValueTrainer
 
@@ -98,6 +99,8 @@ def run(
     kept as it was after its last whole round. Atari is kept as of its last checkpoint and goes on with new
     games. `track` names a service of `xlvin.training.tracking` that is told the metrics as well.
     """
+    if track is not None:
+        check_tracker(track)
     trainer = make_trainer(config, device)
     with alone_in(folder):
         with contextlib.closing(trainer):
@@ -119,8 +122,6 @@ def run(
 def make_trainer(config: TrainConfig, device: str = "cpu") -> Trainer | FrameTrainer:
     """The loop for an environment and an agent: Atari has one of its own, and so have action values."""
     if is_atari(config.environment):
-        if config.network.tail == "values":
-            raise XLVINError("On Atari agents learn a policy; choose one of those, such as xlvin-r.")
         return FrameTrainer(config, device)
     return ValueTrainer(config, device) if config.network.tail == "values" else Trainer(config, device)
 
@@ -223,7 +224,7 @@ def _open(folder: Path, trainer: Trainer | FrameTrainer) -> dict[str, Any]:
     else:
         try:
             known = json.loads(path.read_text())["config"]
-        except (ValueError, KeyError, TypeError, OSError) as error:
+        except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
             raise XLVINError(
                 f"{path} is damaged; remove the folder or choose another with --folder."
             ) from error
@@ -248,7 +249,7 @@ def known_returns(folder: Path | None, config: TrainConfig) -> NDArray[np.float6
     try:
         seeds = json.loads((folder / EVALUATION).read_text())["seeds"]
         returns = np.array([seed["returns"] for seed in seeds], np.float64)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return returns if returns.shape == (config.seeds, config.evaluation_episodes) else None
 
@@ -257,33 +258,35 @@ class _Log:
     """metrics.jsonl, TensorBoard, perhaps a tracker; rounds behind the resumed checkpoint are redone."""
 
     def __init__(self, folder: Path, config: TrainConfig, done: int, track: str | None) -> None:
+        from xlvin.training.board import Board  # takes half a second, and only those who train need it
+
         self.seeds = config.seed_list
         self._path = folder / METRICS
         self._tracker = None if track is None else make_tracker(track, folder, config)
         write_atomically(self._path, "".join(_lines(self._path, done)).encode())
         try:
             self._file = self._path.open("a")
-            self._board = _board(folder, done)
+            self._board = Board(folder / "tensorboard", done + 1)
         except OSError as error:
             raise unwritable(folder, error) from error
 
     def add(self, round_: int, metrics: Metrics) -> None:
         """A line per seed."""
         lines: list[str] = []
+        shown: dict[str, float] = {}
         tracked: dict[str, float] = {}
         for index, seed in enumerate(self.seeds):
             row = {name: float(values[index]) for name, values in metrics.items()}
             finite = {name: value if np.isfinite(value) else None for name, value in row.items()}
             lines.append(json.dumps({"round": round_, "seed": seed, **finite}) + "\n")
-            for name, value in row.items():
-                if self._board is not None:
-                    self._board.add_scalar(f"seed {seed}/{name}", value, round_)
+            shown |= {f"seed {seed}/{name}": value for name, value in row.items()}
             tracked |= {f"seed {seed}/{name}": value for name, value in finite.items() if value is not None}
         if self._tracker is not None:
             self._tracker.add(round_, tracked)
         try:
             self._file.write("".join(lines))
             self._file.flush()
+            self._board.add(round_, shown)
         except OSError as error:
             raise unwritable(self._path, error) from error
 
@@ -296,21 +299,11 @@ class _Log:
 
     def close(self) -> None:
         """Release the files, let the tracker finish."""
-        if self._board is not None:
-            self._board.close()
         if self._tracker is not None:
             self._tracker.close()
-        with contextlib.suppress(OSError):  # the lines are flushed; a full disk was reported then
-            self._file.close()
-
-
-def _board(folder: Path, done: int) -> Any:
-    """TensorBoard's writer; None where it is not installed, since metrics.jsonl has the same numbers."""
-    try:
-        from torch.utils.tensorboard.writer import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=done + 1)
+        for file in (self._file, self._board):
+            with contextlib.suppress(OSError):  # the lines are flushed; a full disk was reported then
+                file.close()
 
 
 def _lines(path: Path, done: int) -> list[str]:
@@ -320,5 +313,5 @@ def _lines(path: Path, done: int) -> list[str]:
     lines = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
     try:
         return [line for line in lines if json.loads(line)["round"] <= done]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise XLVINError(f"{path} is damaged; remove it, or choose another folder with --folder.") from error

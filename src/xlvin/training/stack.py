@@ -6,7 +6,7 @@ torch.vmap, so that S small products become one batched product; no network know
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ class Stack:
     """
 
     def __init__(self, modules: Sequence[nn.Module], device: torch.device | str = "cpu") -> None:
-        self.size = len(modules)
+        self.size, self._template = len(modules), modules[0]
         states = [module.state_dict() for module in modules]
         names = [name for name, weight in modules[0].named_parameters() if weight.requires_grad]
         shapes = {name: states[0][name].shape for name in names}
@@ -69,6 +69,10 @@ class Stack:
         with _FlatLinear():
             return torch.vmap(lambda w, a: torch.func.functional_call(module, w, a))(weights, arguments)
 
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """function(template, *arguments) once per seed, as `apply` does it."""
+        return self.apply(_Called(self._template, function), *arguments, prefix="template.")
+
     def gradient(self, loss: Tensor) -> Tensor:
         """d loss / d trainable weights as one flat tensor [S, P]; weights a loss does not touch get zero."""
         return gradients(loss, (self,))[0]
@@ -89,6 +93,17 @@ def gradients(loss: Tensor, stacks: Sequence[Stack]) -> list[Tensor]:
     leaves = [leaf for stack in stacks for leaf in stack._leaves]
     found = iter(torch.autograd.grad(loss, leaves, materialize_grads=True))
     return [torch.cat([next(found).reshape(stack.size, -1) for _ in stack._leaves], 1) for stack in stacks]
+
+
+class _Called(nn.Module):
+    """What a function makes of the template, as a module that holds it."""
+
+    def __init__(self, template: nn.Module, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.template, self._function = template, function
+
+    def forward(self, *arguments: Any) -> Any:
+        return self._function(self.template, *arguments)
 
 
 class _FlatLinear(TorchFunctionMode):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
@@ -22,10 +23,21 @@ class Tracker(Protocol):
         """Send what is left."""
 
 
-def make_tracker(name: str, folder: Path, config: TrainConfig) -> Tracker:
-    """The tracker of that name, with one run per folder: a resumed run goes on in the same."""
+def check_tracker(name: str) -> None:
+    """Refuse a tracker that is unknown or not installed, before a run begins."""
     if name not in TRACKERS:
         raise unknown("tracker", name, TRACKERS)
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        raise XLVINError(
+            f"--track {name} needs its package; install it with `pip install {name}`."
+        ) from error
+
+
+def make_tracker(name: str, folder: Path, config: TrainConfig) -> Tracker:
+    """The tracker of that name, with one run per folder: a resumed run goes on in the same."""
+    check_tracker(name)
     return _WandB(folder, config)
 
 
@@ -33,12 +45,8 @@ class _WandB:
     """Weights & Biases; account, project and mode come from its own settings and environment variables."""
 
     def __init__(self, folder: Path, config: TrainConfig) -> None:
-        try:
-            import wandb
-        except ImportError as error:
-            raise XLVINError(
-                "--track wandb needs its package; install it with `pip install wandb`."
-            ) from error
+        import wandb
+
         name = folder.resolve().name
         self._run = wandb.init(
             name=name, id=name, resume="allow", dir=str(folder), config=asdict(config), tags=[config.agent]

@@ -12,10 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xlvin.agents.base import Agent, Output
+from xlvin.agents.base import Agent, AgentConfig, Output
 from xlvin.agents.registry import build
+from xlvin.envs.environment import Shapes
 from xlvin.errors import RunFailedError, XLVINError
-from xlvin.storage import check_tensors
+from xlvin.storage import check_tensors, grouped
 from xlvin.training.config import TrainConfig
 from xlvin.training.experience import Experience
 from xlvin.training.imagination import Imagination
@@ -37,11 +38,17 @@ REPLAY = ("imagination.replay.", "replay.")
 
 
 class Trainer:
-    """Trains `config.seeds` agents side by side, one round at a time."""
+    """Trains `config.seeds` agents with a policy tail side by side, one round at a time."""
 
+    tail = "policy"
     light = True  # a copy of the state after every round costs next to nothing
 
     def __init__(self, config: TrainConfig, device: torch.device | str = "cpu") -> None:
+        if config.network.tail != self.tail:
+            raise XLVINError(
+                f"{config.agent} has a {config.network.tail} tail and {type(self).__name__} teaches a "
+                f"{self.tail} tail; let xlvin.training.run.make_trainer choose."
+            )
         self.device = usable_device(device)
         vectors = config.network.kind == "gaussian"
         self.actors = Actors(
@@ -57,23 +64,13 @@ class Trainer:
             raise XLVINError(
                 f"{config.environment} has discrete actions and {config.agent} draws vectors; choose ppo."
             )
-        network = replace(
-            config.network,
-            observation=shapes.observation,
-            given=shapes.given,
-            actions=shapes.actions,
-            discount=config.ppo.discount,
-            bins=shapes.bins,
-            low=shapes.low,
-            high=shapes.high,
-        )
-        self.config = config = replace(config, network=network)
-        members = [build(network, derive_seed(seed, "weights")) for seed in config.seed_list]
+        self.config = config = replace(config, network=_fitted(config, shapes))
+        members = [build(config.network, derive_seed(seed, "weights")) for seed in config.seed_list]
         self.learner = Learner(members, config.ppo, self.device)
         self.stack, self.agent = self.learner.stack, self.learner.agent
         self._policy = sampling_policy(self.stack, self.agent)
         self.observed = Moments(config.seeds, shapes.observation)
-        if network.inputs == "bounds":
+        if config.network.inputs == "bounds":
             self._scale_by_bounds(shapes.bounds)
         self.novelty: Novelty | None = None
         if config.ppo.novelty_coef > 0.0:
@@ -82,11 +79,7 @@ class Trainer:
         self.imagination: Imagination | None = None
         if config.imagination.last_iterations > 0:
             self.imagination = Imagination(
-                self.learner,
-                config.imagination,
-                config.ppo,
-                config.seed_list,
-                shapes,
+                self.learner, config.imagination, config.ppo, config.seed_list, shapes
             )
         self.round = 0
         self.steps = np.zeros(config.seeds, dtype=np.int64)
@@ -227,7 +220,7 @@ class Trainer:
                 if not np.isfinite(value):
                     raise RunFailedError(
                         f"The {name} of seed {seed} became {value} in round {self.round + 1}; "
-                        "lower the learning rate or the scale of the rewards."
+                        "lower the learning rate or the scale of rewards and observations."
                     )
 
     def state(self) -> dict[str, Tensor]:
@@ -253,10 +246,7 @@ class Trainer:
             expected["actors.action"] = known.new_zeros((*stored.shape[:1], *known.shape[1:]))
         fixed = {name: tensor for name, tensor in tensors.items() if not name.startswith(REPLAY)}
         check_tensors(source, fixed, {n: t for n, t in expected.items() if not n.startswith(REPLAY)})
-        groups: dict[str, dict[str, Tensor]] = {}
-        for name, tensor in tensors.items():
-            group, _, rest = name.partition(".")
-            groups.setdefault(group, {})[rest] = tensor
+        groups = grouped(tensors)
         if "actors" in groups:
             self.actors.restore({name: tensor.numpy() for name, tensor in groups["actors"].items()})
         self.stack.load(groups["weights"])
@@ -283,11 +273,25 @@ class Trainer:
         return agents
 
 
+def _fitted(config: TrainConfig, shapes: Shapes) -> AgentConfig:
+    """The agent's network for an environment's observations and actions."""
+    return replace(
+        config.network,
+        observation=shapes.observation,
+        given=shapes.given,
+        actions=shapes.actions,
+        discount=config.ppo.discount,
+        bins=shapes.bins,
+        low=shapes.low,
+        high=shapes.high,
+    )
+
+
 def usable_device(name: torch.device | str) -> torch.device:
     """The device of that name, if this machine has it."""
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.zeros(1, device=device).item()  # a device that keeps no numbers, such as "meta", fails here
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise XLVINError(f'The device "{name}" cannot be used here; try "cpu".') from error
     return device

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from xlvin.errors import XLVINError
+from xlvin.storage import grouped
 from xlvin.training.config import PASS, TrainConfig
 from xlvin.training.experience import Experience
 from xlvin.training.policies import exploring_policy
@@ -23,6 +24,8 @@ class ValueTrainer(Trainer):
 
     Rounds, budgets and checkpoints are those of `Trainer`; what a round's data is used for is not.
     """
+
+    tail = "values"
 
     def __init__(self, config: TrainConfig, device: torch.device | str = "cpu") -> None:
         if config.imagination.last_iterations > 0:
@@ -73,7 +76,6 @@ class ValueTrainer(Trainer):
     def restore(self, tensors: dict[str, Tensor], source: str = "The checkpoint") -> None:
         """Continue from a stored state, after checking that it is one of this run's."""
         super().restore(tensors, source)
-        kept = {n.removeprefix("replay."): t for n, t in tensors.items() if n.startswith("replay.")}
-        self.replay.restore(kept, self.actors.shapes.actions)
+        self.replay.restore(grouped(tensors)["replay"], self.actors.shapes.actions)
         self.values.target.flat.copy_(tensors["target.flat"])
         self.values.share_statistics()

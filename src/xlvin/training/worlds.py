@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from xlvin.latent.world import Imagined, Transitions, WorldModel
+from xlvin.storage import grouped
 from xlvin.training.adam import Adam
 from xlvin.training.config import ImaginationConfig
 from xlvin.training.recording import Recorder
@@ -46,7 +47,6 @@ class Worlds:
                 )
         self.stack, self.model = Stack(members, device), members[0]
         self.optimiser = Adam(self.stack.flat, 1e-8)
-        self._losses = _Losses(self.model)
         self._recorded_gradient = Recorder(self._gradient)
 
     def place(self, observation: Tensor) -> Tensor:
@@ -113,7 +113,7 @@ class Worlds:
         return mean
 
     def _gradient(self, data: Transitions) -> tuple[Tensor, Tensor]:
-        losses = self.stack.apply(self._losses, data, prefix="model.")
+        losses = self.stack.call(lambda model, seen: model.losses(seen), data)
         return self.stack.gradient(losses.sum()), losses.detach().sum(1) / self.config.members
 
     def _scale(self, index: int, seen: Seen) -> None:
@@ -145,10 +145,7 @@ class Worlds:
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """From tensors."""
-        groups: dict[str, dict[str, Tensor]] = {"weights": {}, "optimiser": {}}
-        for name, tensor in state.items():
-            group, _, rest = name.partition(".")
-            groups[group][rest] = tensor
+        groups = grouped(state)
         self.stack.load(groups["weights"])
         self.optimiser.restore(groups["optimiser"])
 
@@ -174,12 +171,3 @@ def _pick(replay: Replay, rows: Tensor) -> Transitions:
         for seen, chosen in zip(replay.seeds, rows, strict=True)
     )
     return Transitions(*(torch.stack(column) for column in zip(*columns, strict=True)))
-
-
-class _Losses(nn.Module):
-    def __init__(self, model: WorldModel) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, data: Transitions) -> Tensor:
-        return self.model.losses(data)
