@@ -19,7 +19,7 @@ OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place if the block succeeds, and is gone if it fails."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.part")  # a fixed name: what a killed process left goes
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary

@@ -46,7 +46,7 @@ def test_train_then_evaluate(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert json.loads(told) == result
     code, told, _ = call(capsys, "evaluate", folder, "--episodes", "1")
     assert code == 0
-    assert "greedy, 1 fresh episodes" in told
+    assert "greedy, 1 fresh episode " in told
 
 
 def test_the_default_folder_resumes_too(

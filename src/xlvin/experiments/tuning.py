@@ -25,7 +25,7 @@ from xlvin.training.seeding import generator
 
 FIRST_SEED = 1000
 
-# What may be tuned: fields of PPOConfig, and "inputs" of the network.
+# What may be tuned: fields of PPOConfig, and of the network those in `presets.NETWORK`.
 SPACE: dict[str, tuple[Any, ...]] = {
     "learning_rate": (3e-4, 6e-4, 1e-3, 2e-3, 4e-3),
     "epochs": (5, 10, 20),

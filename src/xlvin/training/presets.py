@@ -165,8 +165,8 @@ TUNED: dict[str, dict[str, Settings]] = {
     },
     "LunarLander-v3": {
         "ppo": LANDING | {"learning_rate": 5e-4},
-        "atreec": LANDING | {"learning_rate": 5e-4},
-        # A step less than the paper's three: no worse where both were tried, and twice as fast.
+        # Trees a step shallower than the paper's three: no worse where both were tried, and twice as fast.
+        "atreec": LANDING | {"learning_rate": 5e-4, "depth": 2},
         "xlvin": LANDING | {"learning_rate": 5e-4, "epochs": 5, "depth": 2},
     },
     "Pendulum-v1": {"ppo": SWINGING, "gaussian": SWINGING},

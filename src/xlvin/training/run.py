@@ -18,7 +18,7 @@ import time
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -40,6 +40,9 @@ from xlvin.training.lock import alone_in
 from xlvin.training.tracking import check_tracker, make_tracker
 from xlvin.training.trainer import Metrics, Progress, Trainer
 from xlvin.training.value_trainer import ValueTrainer
+
+if TYPE_CHECKING:
+    from xlvin.training.board import Board
 
 FORMAT = "xlvin-checkpoint-1"
 CONFIG, CHECKPOINT, METRICS, EVALUATION = (
@@ -258,15 +261,13 @@ class _Log:
     """metrics.jsonl, TensorBoard, perhaps a tracker; rounds behind the resumed checkpoint are redone."""
 
     def __init__(self, folder: Path, config: TrainConfig, done: int, track: str | None) -> None:
-        from xlvin.training.board import Board  # takes half a second, and only those who train need it
-
         self.seeds = config.seed_list
         self._path = folder / METRICS
         self._tracker = None if track is None else make_tracker(track, folder, config)
         write_atomically(self._path, "".join(_lines(self._path, done)).encode())
         try:
             self._file = self._path.open("a")
-            self._board = Board(folder / "tensorboard", done + 1)
+            self._board = _board(folder, done)
         except OSError as error:
             raise unwritable(folder, error) from error
 
@@ -286,7 +287,8 @@ class _Log:
         try:
             self._file.write("".join(lines))
             self._file.flush()
-            self._board.add(round_, shown)
+            if self._board is not None:
+                self._board.add(round_, shown)
         except OSError as error:
             raise unwritable(self._path, error) from error
 
@@ -301,9 +303,19 @@ class _Log:
         """Release the files, let the tracker finish."""
         if self._tracker is not None:
             self._tracker.close()
-        for file in (self._file, self._board):
-            with contextlib.suppress(OSError):  # the lines are flushed; a full disk was reported then
-                file.close()
+        with contextlib.suppress(OSError):  # the lines are flushed; a full disk was reported then
+            self._file.close()
+            if self._board is not None:
+                self._board.close()
+
+
+def _board(folder: Path, done: int) -> Board | None:
+    """What TensorBoard reads; None where it is not installed, since metrics.jsonl has the same numbers."""
+    try:
+        from xlvin.training.board import Board  # takes half a second, and only those who train need it
+    except ImportError:
+        return None
+    return Board(folder / "tensorboard", done + 1)
 
 
 def _lines(path: Path, done: int) -> list[str]:
