@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import struct
@@ -36,7 +37,8 @@ class Board:
 
     def close(self) -> None:
         """Release the file."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # a full disk was reported by `add`
+            self._file.close()
 
     def _write(self, event: Event) -> None:
         """A record: length, its checksum, content, its checksum."""

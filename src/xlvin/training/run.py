@@ -303,9 +303,10 @@ class _Log:
         """Release the files, let the tracker finish."""
         if self._tracker is not None:
             self._tracker.close()
-        for file in filter(None, (self._file, self._board)):
-            with contextlib.suppress(OSError):  # the lines are flushed; a full disk was reported then
-                file.close()
+        with contextlib.suppress(OSError):  # the lines are flushed; a full disk was reported then
+            self._file.close()
+        if self._board is not None:
+            self._board.close()
 
 
 def _board(folder: Path, done: int) -> Board | None:
