@@ -1,4 +1,4 @@
-"""Learning curves: a panel per task, a line per agent, bands over seeds."""
+"""Learning curves: a panel per task, a line per agent, bands over seeds, and the seeds where they are few."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ Array = NDArray[np.float64]
 # Okabe and Ito; an agent has the same colour in every figure.
 COLOURS = {"ppo": "#D55E00", "atreec": "#009E73", "xlvin-r": "#0072B2", "xlvin-pixels": "#CC79A7"}
 ANY_OTHER = "#777777"
+FEW = 5  # seeds; so many are drawn one by one behind their mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +64,10 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
         colour = COLOURS.get(agent, ANY_OTHER)
         x = panel.transitions * (np.arange(curves.shape[1]) + 1) / curves.shape[1] / 1e6
         low, high = band(curves)
-        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-        axes.plot(x, curves.mean(0), color=colour, linewidth=1.6, label=agent)
+        axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
+        if len(curves) <= FEW:
+            axes.plot(x, curves.T, color=colour, linewidth=0.7, alpha=0.6)
+        axes.plot(x, curves.mean(0), color=colour, linewidth=2.2, label=agent)
     counts = sorted({len(curves) for curves in panel.curves.values()})
     many = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     axes.set_title(f"{panel.title} ({many} seed{'s' if counts[-1] > 1 else ''})", loc="left", fontsize=10)
