@@ -144,6 +144,7 @@ def outcome() -> Outcome:
 
 
 def launches(device: str, repeats: int = 50) -> Iterator[Measured]:
+    torch.set_float32_matmul_precision("high")  # as training has it
     learner = filled_learner("xlvin-r", 9, 2, device)
     learner.learn(outcome(), 0, 1e-5)
 

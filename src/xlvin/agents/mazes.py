@@ -16,7 +16,8 @@ from xlvin.errors import unknown
 from xlvin.planner.grid.base import ACTIONS, GridPlanner
 from xlvin.planner.grid.registry import PLANNERS, make_planner
 
-Version = Literal["paper", "tuned"]
+# "discounted" has the network of "tuned", and learns with a shorter horizon.
+Version = Literal["paper", "tuned", "discounted"]
 
 # Appendix F: a three-layer CNN with 128 features and 10 outputs, a transition MLP with 128, K = 4, layer
 # normalisation after every step of the executor.

@@ -22,7 +22,9 @@ SIZES = (8, 16)
 AGENTS: dict[Version, tuple[str, ...]] = {
     "tuned": ("xlvin", "ppo", "vin", "gvin", "gppn", "cnn", "xlvin-untrained", "xlvin-sparse"),
     "paper": ("xlvin",),
+    "discounted": ("xlvin",),
 }
+BESIDE_TUNED = {"paper": " (paper's settings)", "discounted": " (γ = 0.9)"}
 
 
 def jobs(results: Path, effort: Effort) -> list[MazeRun]:
@@ -129,7 +131,7 @@ def summary(results: Path) -> str:
     for size in dict.fromkeys(row["environment"] for row in table):
         shown = [
             {
-                "agent": row["agent"] + (" (paper's settings)" if row["version"] == "paper" else ""),
+                "agent": row["agent"] + BESIDE_TUNED.get(row["version"], ""),
                 "levels passed, by seed": ", ".join(map(_passed, row["passed"], row["stopped"])),
                 "held-out success (%)": tables.spread(row),
                 "episodes": f"{row['episodes']:,.0f}",

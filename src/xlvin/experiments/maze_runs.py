@@ -39,6 +39,8 @@ PAPER_PPO = PPOConfig(
 )
 # Ours. Little entropy: a policy that tries a wrong move now and then cannot arrive in 95 % of long journeys.
 TUNED_PPO = PPOConfig(learning_rate=1e-3, epochs=2, minibatches=8, clip=0.2, entropy_coef=0.003)
+# At 0.99 a cell's V* hardly depends on where it is (its standard deviation is 0.05): at 0.9 it does (0.20).
+DISCOUNTED = 0.9
 RATES = {"vin": 5e-3, "gvin": 2e-3, "gppn": 1e-3, "cnn": 1e-3}
 
 
@@ -74,6 +76,8 @@ def run_config(version: Version, size: int, agent: str) -> RunConfig:
             f"There is no continual maze of size {size}; choose one of {', '.join(map(str, LEVELS))}."
         )
     ppo = PAPER_PPO if version == "paper" else replace(TUNED_PPO, learning_rate=RATES.get(agent, 1e-3))
+    if version == "discounted":
+        ppo = replace(ppo, discount=DISCOUNTED)
     continual = ContinualConfig(levels=LEVELS[size], ppo=ppo)
     network = {"discount": ppo.discount} if agent in LEARNED else {}
     return RunConfig(agent, version, size, MAZES[size], 4000, 200, continual, network)

@@ -26,7 +26,7 @@ from xlvin.training.trainer import usable_device
 
 NAME = "value-predictability"
 SIZE = 8
-VERSIONS: tuple[Version, ...] = ("tuned", "paper")
+VERSIONS: tuple[Version, ...] = ("tuned", "discounted", "paper")
 # Held-out mazes for the fit, and as many others for its test.
 MAZES = 250
 LATENTS = {"embedding": "h, from the encoder", "executed": "χ, from the executor"}

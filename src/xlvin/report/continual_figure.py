@@ -16,6 +16,7 @@ from xlvin.report.styles import Style
 STYLES = {
     ("tuned", "xlvin"): Style("XLVIN", "#D55E00"),
     ("paper", "xlvin"): Style("XLVIN, the paper's network", "#D55E00", ":"),
+    ("discounted", "xlvin"): Style("XLVIN, γ = 0.9", "#D55E00", "--"),
     ("tuned", "xlvin-sparse"): Style("XLVIN, sparse tree", "#CC79A7", "--"),
     ("tuned", "xlvin-untrained"): Style("XLVIN, executor never trained", "#CC79A7", ":"),
     ("tuned", "ppo"): Style("its encoder without a planner", "#E69F00", "--"),
