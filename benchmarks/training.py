@@ -3,8 +3,8 @@
     python benchmarks/training.py [--json] [--keep] [--rounds 3] [--only seeds]
 
 - PPO on CartPole-v1 against Stable-Baselines3 with equal settings and an equal network (needs xlvin[sb3]);
-- five seeds of XLVIN on CartPole-v0 trained together against one after another, in one process and as
-  commands, each of which starts Python and evaluates;
+- five seeds of XLVIN on CartPole-v0 trained together against one after another: in one process, with steps
+  recorded and replayed and without, and as commands, each of which starts Python and evaluates;
 - `predict` for one observation, XLVIN against PPO.
 
 The two sides of a comparison take turns, so that a busy machine disturbs both alike; the ratios are medians.
@@ -12,6 +12,7 @@ The two sides of a comparison take turns, so that a busy machine disturbs both a
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import subprocess
@@ -19,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from unittest.mock import patch
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
@@ -28,6 +30,7 @@ import torch
 from speed import Measured, cpu_seconds, parser, report
 from xlvin.agents.base import AgentConfig
 from xlvin.agents.registry import make_agent, named
+from xlvin.training import recording
 from xlvin.training.config import Budget, PPOConfig, TrainConfig
 from xlvin.training.presets import preset
 from xlvin.training.trainer import Trainer
@@ -102,6 +105,16 @@ def one_after_another() -> float:
     return cpu_seconds(lambda: [train(replace(config, first_seed=seed)) for seed in range(SEEDS)])
 
 
+def unrecorded(work: Callable[[], float]) -> Callable[[], float]:
+    """The same with every step called as PyTorch calls it."""
+
+    def called() -> float:
+        with patch.object(recording, "WORTHWHILE", math.inf):
+            return work()
+
+    return called
+
+
 def command(first_seed: int, seeds: int) -> float:
     """CPU seconds of `xlvin train` with a new folder."""
     with tempfile.TemporaryDirectory() as folder:
@@ -140,14 +153,14 @@ def against_stable_baselines(rounds: int) -> Iterator[Measured]:
 
 
 def seeds_together(rounds: int) -> Iterator[Measured]:
+    what, against = f"XLVIN on CartPole, {SEEDS} seeds in one process", "one after another / together"
     ratios, apart, joint = compare(one_after_another, together, rounds)
-    yield Measured(
-        f"XLVIN on CartPole, {SEEDS} seeds in one process",
-        ratios,
-        "one after another / together",
-        bar=">= 3",
-        detail=f"{apart:.2f} s / {joint:.2f} s",
-    )
+    yield Measured(what, ratios, against, bar=">= 3", detail=f"{apart:.2f} s / {joint:.2f} s")
+    ratios, apart, joint = compare(unrecorded(one_after_another), unrecorded(together), rounds)
+    yield Measured(f"{what}, none recorded", ratios, against, detail=f"{apart:.2f} s / {joint:.2f} s")
+    against = "one after another, not recorded / together, recorded"
+    ratios, apart, joint = compare(unrecorded(one_after_another), together, rounds)
+    yield Measured(f"{what}, and recorded", ratios, against, detail=f"{apart:.2f} s / {joint:.2f} s")
 
 
 def commands(rounds: int) -> Iterator[Measured]:

@@ -164,7 +164,7 @@ def test_a_resumed_run_ends_with_the_same_bits() -> None:
 def test_steps_are_recorded_and_read_what_was_counted_last() -> None:
     imagination = trained(configure(), 2).imagination
     assert imagination is not None
-    assert imagination._recorded_step._recording is not None
+    assert imagination._recorded_step.recording is not None
     known = imagination.worlds
     assert isinstance(known, CountedWorlds)
     for table in (known._cumulative, known._reward, known._ends, known.tried):

@@ -255,5 +255,5 @@ def test_a_run_tells_what_its_rewards_were_multiplied_by(tmp_path: Path) -> None
 def test_steps_in_the_model_are_recorded(seeds: int) -> None:
     """Otherwise they take several times as long."""
     imagination = imagination_of(trained(configure("xlvin-r", seeds=seeds), 2))
-    assert imagination._recorded_step._recording is not None
-    assert imagination.worlds._recorded_gradient._recording is not None
+    assert imagination._recorded_step.recording is not None
+    assert imagination.worlds._recorded_gradient.recording is not None

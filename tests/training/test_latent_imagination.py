@@ -263,6 +263,6 @@ def test_the_latent_agent_spends_the_same_data_in_more_rounds() -> None:
 def test_steps_in_the_latent_model_are_recorded(seeds: int) -> None:
     """Otherwise they take several times as long."""
     imagination, worlds = imagination_of(trained(configure(seeds=seeds), 2))
-    assert imagination._recorded_step._recording is not None
-    assert worlds._recorded_gradient._recording is not None
-    assert imagination.learner._recorded_gradient._recording is not None
+    assert imagination._recorded_step.recording is not None
+    assert worlds._recorded_gradient.recording is not None
+    assert imagination.learner._recorded_gradient.recording is not None

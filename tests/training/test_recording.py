@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -15,7 +16,14 @@ from xlvin.agents.base import Batch
 from xlvin.agents.registry import AGENTS, make_agent
 from xlvin.training.config import PPOConfig
 from xlvin.training.objective import Objective, Sample, Targets
-from xlvin.training.recording import LIMIT, GraphRecording, Recorder, Recording, UnfitError
+from xlvin.training.recording import (
+    LIMIT,
+    ArrayRecorder,
+    GraphRecording,
+    Recorder,
+    Recording,
+    UnfitError,
+)
 from xlvin.training.stack import Stack
 
 ROWS = 7
@@ -145,6 +153,35 @@ def test_a_recorder_calls_until_it_pays_and_then_replays() -> None:
     for size in (2, 2, 2, 2, 2, 3, 3, 2):
         assert recorder(torch.full((size,), 4.0)).tolist() == [5.0] * size
     assert calls == [2, 2, 2, 3, 3, 2]  # the third call in a row is recorded, the next two are replayed
+
+
+def test_arrays_come_and_go_without_tensors() -> None:
+    calls: list[int] = []
+
+    def function(x: Tensor) -> Tensor:
+        calls.append(len(x))
+        return x * x + 1
+
+    recorder = ArrayRecorder(function, torch.device("cpu"))
+    for step, size in enumerate((3, 3, 3, 3, 3, 2, 2, 2, 2)):
+        array = np.full(size, step, np.float32)
+        assert np.array_equal(recorder(array), array**2 + 1)
+    assert calls == [3, 3, 3, 2, 2, 2]
+    assert recorder(np.array([2**30, 1])).tolist() == [2**60 + 1, 2]  # another type, which is not rounded
+
+
+def test_what_nobody_reads_is_not_computed_again() -> None:
+    seen = torch.zeros(2)
+
+    def function(x: Tensor) -> Tensor:
+        x.exp().sin()
+        seen.add_(x)
+        return x.cos()
+
+    recording = Recording(function, (torch.ones(2),), LIMIT)
+    assert len(recording._kernels) == 2
+    assert torch.equal(recording([torch.zeros(2)]), torch.ones(2))
+    assert seen.tolist() == [1.0, 1.0]
 
 
 def test_copies_do_not_share_a_recording() -> None:

@@ -35,14 +35,12 @@ class Experience:
         columns = [_flatten(of_seed) for of_seed in segments]
 
         def stack(index: int) -> Tensor:
-            longest = max(len(column[index]) for column in columns)
-            padded = [
-                np.concatenate(
-                    (c[index], np.zeros((longest - len(c[index]), *c[index].shape[1:]), c[index].dtype))
-                )
-                for c in columns
-            ]
-            return torch.from_numpy(np.stack(padded)).to(device)
+            arrays = [column[index] for column in columns]
+            shape = (len(arrays), max(map(len, arrays)), *arrays[0].shape[1:])
+            padded = np.zeros(shape, arrays[0].dtype)
+            for row, array in zip(padded, arrays, strict=True):
+                row[: len(array)] = array
+            return torch.from_numpy(padded).to(device)
 
         pool, state, action, reward, terminated, ended = (stack(index) for index in range(6))
         count = tuple(len(column[1]) for column in columns)
@@ -51,19 +49,17 @@ class Experience:
 
 
 def _flatten(segments: Sequence[Segment]) -> tuple[np.ndarray, ...]:
-    state, terminated, ended, offset = [], [], [], 0
-    for segment in segments:
-        steps = len(segment.actions)
-        last = np.arange(steps) == steps - 1
-        state.append(offset + np.arange(steps))
-        ended.append(last)
-        terminated.append(last & segment.terminated)
-        offset += steps + 1
+    steps = np.array([len(segment.actions) for segment in segments])
+    # A segment has one observation more than it has steps.
+    state = np.arange(steps.sum()) + np.repeat(np.arange(len(segments)), steps)
+    last = np.cumsum(steps) - 1
+    terminated, ended = np.zeros((2, len(state)), bool)
+    terminated[last], ended[last] = [segment.terminated for segment in segments], True
     return (
         np.concatenate([segment.observations for segment in segments]),
-        np.concatenate(state),
+        state,
         np.concatenate([segment.actions for segment in segments]),
         np.concatenate([segment.rewards for segment in segments]),
-        np.concatenate(terminated),
-        np.concatenate(ended),
+        terminated,
+        ended,
     )

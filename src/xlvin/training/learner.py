@@ -46,7 +46,7 @@ class Learner:
     def gradient(self, minibatch: Minibatch) -> tuple[Tensor, Tensor]:
         """The gradient [S, P], clipped for each seed, and the loss with its terms [S, 1 + terms]."""
         loss, terms = self.stack.apply(self.objective, minibatch.sample(), prefix="agent.")
-        gradient = self._slope(loss.sum())
+        gradient = self._slope(loss.sum(0))
         norm = gradient.norm(dim=1, keepdim=True)
         shrink = (self.config.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
         return gradient * shrink, torch.cat((loss.detach().unsqueeze(1), terms), 1)

@@ -58,16 +58,16 @@ class Minibatches:
             torch.from_numpy(array).to(self._pool.device)
             for array in shuffle(self._seeds, self._counts, self._parts, round_, epoch)
         )
-        seeds, shape = len(self._seeds), (len(self._seeds), *rows.shape[1:], -1)
-        integers = at(self._integers, rows.view(seeds, -1)).view(shape)
-        numbers = at(self._numbers, rows.view(seeds, -1)).view(shape)
-        numbers = torch.cat((numbers, weight.unsqueeze(-1)), -1)
-        choices = torch.stack((integers[..., 1], negative), -1)
+        chosen, number = at(self._integers, rows.flatten(1)).view(*rows.shape, 2).unbind(-1)
+        numbers = at(self._numbers, rows.flatten(1)).view(*rows.shape, -1)
+        whole = Minibatch(
+            at(self._pool, chosen.flatten(1)).view(*rows.shape, *self._pool.shape[2:]),
+            at(self._pool, chosen.flatten(1) + 1).view(*rows.shape, *self._pool.shape[2:]),
+            torch.stack((number, negative), -1),
+            torch.cat((numbers, weight.unsqueeze(-1)), -1),
+        )
         for part in range(self._parts):
-            state = integers[:, part, :, 0]
-            yield Minibatch(
-                at(self._pool, state), at(self._pool, state + 1), choices[:, part], numbers[:, part]
-            )
+            yield Minibatch(*(column[:, part] for column in whole))
 
 
 def shuffle(

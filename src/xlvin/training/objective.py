@@ -62,7 +62,7 @@ class Objective(nn.Module):
             self._coefficients = self._coefficients_of(self.names, output.value.device)
         # One product and one sum for all terms: [terms, N] x [N].
         means = weighted_mean(torch.stack(list(terms.values())), sample.weight)
-        return (means * self._coefficients).sum(), means.detach()
+        return (means * self._coefficients).sum(-1), means.detach()
 
     def speak(self, observation: Tensor) -> Output:
         """What the agent says about observations [N, ...]."""

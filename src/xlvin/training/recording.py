@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -45,7 +45,7 @@ class Recorder:
 
     def __init__(self, function: Callable[..., Any], limit: int = LIMIT) -> None:
         self._function, self._limit = function, limit
-        self._recording: Recording | GraphRecording | None = None
+        self.recording: Recording | GraphRecording | None = None
         self._shapes: list[Any] = []  # of the latest calls
         self._calls = 0  # with these shapes
         self._fit = True
@@ -55,18 +55,41 @@ class Recorder:
         tensors = _tensors(inputs)
         shapes = [(tensor.shape, tensor.dtype) for tensor in tensors]
         if shapes != self._shapes:
-            self._shapes, self._calls, self._recording = shapes, 0, None
-        if self._recording is not None:
-            return self._recording(tensors)
+            self._shapes, self._calls, self.recording = shapes, 0, None
+        if self.recording is not None:
+            return self.recording(tensors)
         self._calls += 1
         if self._fit and self._calls >= WORTHWHILE:
             try:
-                self._recording = record(self._function, inputs, self._limit)
+                self.recording = record(self._function, inputs, self._limit)
             except UnfitError:
                 self._fit = False
             else:
-                return self._recording.outputs
+                return self.recording.outputs
         return self._function(*inputs)
+
+
+class ArrayRecorder:
+    """The same for a function of one tensor on `device` that returns one, with arrays in their place."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor], device: torch.device) -> None:
+        self._recorder, self._device = Recorder(function), device
+        self._input = self._output = np.empty(0)
+        self._repeat: Kernel | None = None
+
+    def __call__(self, array: NDArray[Any]) -> NDArray[Any]:
+        """function(array)."""
+        # Straight into a recording's memory: tensors around the arrays would cost half as much as acting.
+        if self._repeat and array.shape == self._input.shape and array.dtype == self._input.dtype:
+            np.copyto(self._input, array)
+            self._repeat()
+            return self._output
+        result: Tensor = self._recorder(torch.from_numpy(array).to(self._device))
+        self._output, recording = result.cpu().numpy(), self._recorder.recording
+        self._repeat = None
+        if isinstance(recording, Recording):
+            self._input, self._repeat = recording.inputs[0].numpy(), recording.repeat
+        return self._output
 
 
 def record(function: Callable[..., Any], inputs: tuple[Any, ...], limit: int) -> Recording | GraphRecording:
@@ -115,24 +138,36 @@ class Recording:
         tape = _Tape(limit)
         with np.errstate(all="ignore"), Watch(tape.carry_out):
             self.outputs = tree_map_only(Tensor, Tensor.detach, function(*own))
-        self._inputs = _tensors(own)
-        self._kernels = tape.kernels
+        self.inputs = _tensors(own)
+        self._kernels = tape.needed(self.outputs)
 
     def __call__(self, inputs: list[Tensor]) -> Any:
         """The outputs for new inputs."""
-        for own, tensor in zip(self._inputs, inputs, strict=True):
+        for own, tensor in zip(self.inputs, inputs, strict=True):
             own.copy_(tensor)
+        self.repeat()
+        return self.outputs
+
+    def repeat(self) -> None:
+        """Compute the outputs for what lies in `inputs`."""
         with np.errstate(all="ignore"):  # torch says nothing either; training looks at its losses
             for kernel in self._kernels:
                 kernel()
-        return self.outputs
+
+
+class _Step(NamedTuple):
+    """A kernel, and the memory that it reads and fills; it fills none if it changes what it reads."""
+
+    kernel: Kernel
+    read: set[int]
+    written: set[int]
 
 
 class _Tape:
     """Notes every operation that computes something, as a kernel that writes where it wrote."""
 
     def __init__(self, limit: int) -> None:
-        self.kernels: list[Kernel] = []
+        self._steps: list[_Step] = []
         self._memory = _Memory(limit)
 
     def carry_out(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -140,16 +175,26 @@ class _Tape:
         result = function(*args, **kwargs)
         if not isinstance(result, Tensor | tuple | list):
             raise UnfitError(f"{function} looks at numbers")
-        known = {address(tensor) for tensor in _tensors((args, tuple(kwargs.values())))}
+        read = _addresses((args, tuple(kwargs.values())))
         in_place = function._schema.is_mutable
-        if not in_place and all(address(tensor) in known for tensor in _tensors(result)):
+        if not in_place and _addresses(result) <= read:
             return result  # a view
         if not in_place:
             result = _mapped(self._memory.place, result)
         twin = partial(_mapped, self._memory.twin)
         options = {name: twin(value) for name, value in kwargs.items()}
-        self.kernels.append(_kernel(function, twin(args), options, twin(result)))
+        kernel = _kernel(function, twin(args), options, twin(result))
+        self._steps.append(_Step(kernel, read, set() if in_place else _addresses(result)))
         return result
+
+    def needed(self, outputs: Any) -> list[Kernel]:
+        """The kernels in their order, without those that compute what nobody reads."""
+        kept, awaited = [], _addresses(outputs)
+        for step in reversed(self._steps):
+            if not step.written or step.written & awaited:
+                kept.append(step.kernel)
+                awaited = awaited - step.written | step.read
+        return kept[::-1]
 
 
 class _Memory:
@@ -203,6 +248,10 @@ def _tensors(nested: Any) -> list[Tensor]:
     return []
 
 
+def _addresses(nested: Any) -> set[int]:
+    return {address(tensor) for tensor in _tensors(nested)}
+
+
 def _mapped(function: Callable[[Tensor], Tensor], nested: Any) -> Any:
     """Nested sequences with every tensor replaced."""
     if isinstance(nested, Tensor):
@@ -222,7 +271,7 @@ _UFUNCS: dict[Any, Any] = {
     aten.minimum.default: np.minimum,
     aten.maximum.default: np.maximum,
     aten.neg.default: np.negative,
-    aten.relu.default: partial(np.maximum, np.float32(0.0)),
+    aten.relu.default: partial(np.maximum, np.zeros((), np.float32)),
 }
 # Results that depend on no numbers.
 _CONSTANTS = {"arange", "empty", "eye", "full", "ones", "scalar_tensor", "zeros"}
@@ -249,7 +298,9 @@ def _candidates(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], writte
     # Where shapes differ, torch is better at broadcasting.
     if func in _UFUNCS and not kwargs and len(shapes) == 1 and written.dtype == torch.float32:
         yield partial(_UFUNCS[func], *map(_operand, args), out=written.numpy())
-    binding = getattr(torch, func.overloadpacket.__name__, None)
+    name = func.overloadpacket.__name__
+    home = torch.linalg if name.startswith("linalg_") else torch
+    binding = getattr(home, name.removeprefix("linalg_"), None)
     if binding is not None:  # called faster than the overload
         yield partial(binding, *args, **kwargs, out=written)
     into = _writing_overload(func)
@@ -280,5 +331,5 @@ def _same_bits(left: Tensor, right: Tensor) -> bool:
     return left.shape == right.shape and left.numpy().tobytes() == right.numpy().tobytes()
 
 
-def _operand(operand: Tensor | float) -> Any:
-    return operand.numpy() if isinstance(operand, Tensor) else np.float32(operand)
+def _operand(operand: Tensor | float) -> NDArray[Any]:
+    return operand.numpy() if isinstance(operand, Tensor) else np.array(operand, np.float32)

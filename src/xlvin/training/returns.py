@@ -12,11 +12,10 @@ def discounted_sums(values: Tensor, carry: Tensor) -> Tensor:
     Works by doubling: after k passes every entry has summed 2^k terms, so N steps take log2(N) passes of
     whole-tensor products instead of N small ones.
     """
-    sums, span = values, 1
-    while span < values.shape[-1]:
-        ahead = torch.nn.functional.pad(sums[..., span:], (0, span))
-        further = torch.nn.functional.pad(carry[..., span:], (0, span))
-        sums, carry, span = sums + carry * ahead, carry * further, 2 * span
+    sums, length, span = values.clone(), values.shape[-1], 1
+    while span < length:
+        sums[..., :-span].add_(carry[..., : length - span] * sums[..., span:])
+        carry, span = carry[..., :-span] * carry[..., span:], 2 * span
     return sums
 
 
