@@ -36,9 +36,12 @@ def test_lists_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().out
     assert all(f"{kind}\n\n" in told for kind in KINDS)
     assert "CartPole-v0" in told
-    assert "FrozenLake-v1" not in told
+    assert "FrozenLake-v1" in told
+    assert "CliffWalking-v1" not in told
     assert main(["list", "environments"]) == 0
-    assert "FrozenLake-v1" in capsys.readouterr().out
+    settings = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if "-v" in line)
+    assert settings["FrozenLake-v1"] == "tuned"
+    assert settings["CliffWalking-v1"] == "general"
     assert main(["list", "agnts"]) == 2
     assert 'Did you mean "agents"' in capsys.readouterr().err
 

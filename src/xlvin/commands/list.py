@@ -17,10 +17,15 @@ from xlvin.envs.atari import is_atari, register
 from xlvin.errors import XLVINError, unknown
 from xlvin.executor.artefact import SHIPPED, load_provenance
 from xlvin.report.tables import Row, plain
-from xlvin.training.presets import CONTROL, Version, preset
+from xlvin.training.presets import CONTINUOUS, CONTROL, STOCHASTIC, Version, preset
 
 # The paper's, without sticky actions; all others have the same settings.
 GAMES = tuple(f"{game}NoFrameskip-v4" for game in ("Alien", "Enduro", "Freeway", "Hero"))
+# Those with settings of their own, and the versions in which they have them.
+SETTINGS: dict[str, tuple[Version, ...]] = {
+    **dict.fromkeys(CONTROL, get_args(Version)),
+    **dict.fromkeys((*CONTINUOUS, *STOCHASTIC), ("tuned",)),
+}
 EXAMPLES = """
 
 examples:
@@ -45,16 +50,16 @@ def environments() -> list[Row]:
     """Registered environments, those with settings of their own first."""
     with contextlib.suppress(XLVINError):  # Atari games are an optional part
         register("Atari")
-    others = sorted(set(gymnasium.registry) - set(CONTROL))
+    others = sorted(set(gymnasium.registry) - set(SETTINGS))
     return [
-        *({"environment": name, "settings": "paper, tuned"} for name in CONTROL),
+        *({"environment": name, "settings": ", ".join(versions)} for name, versions in SETTINGS.items()),
         *({"environment": name, "settings": "paper" if is_atari(name) else "general"} for name in others),
     ]
 
 
 def presets() -> list[Row]:
     """Settings by environment and version; what they hold for XLVIN-R."""
-    found = [_preset(name, version) for name in CONTROL for version in get_args(Version)]
+    found = [_preset(name, version) for name, versions in SETTINGS.items() for version in versions]
     with contextlib.suppress(XLVINError):
         found += [_preset(name, "paper") for name in GAMES]
     return found

@@ -1,4 +1,4 @@
-"""The executor by itself: both shipped ones on families of MDPs x sizes, and an ablation of its design."""
+"""The executor by itself: the paper's two on families of MDPs x sizes, and an ablation of its design."""
 
 from __future__ import annotations
 

@@ -127,7 +127,10 @@ def summary(results: Path) -> str:
     parts = []
     if worlds:
         named = [row | {"world": f"{row['environment']}, {row['version']}"} for row in worlds]
-        table = tables.markdown(tables.pivot(named, "agent", "world", _score))
+        pivoted = sorted(
+            tables.pivot(named, "agent", "world", _score), key=lambda line: AGENTS.index(line["agent"])
+        )
+        table = tables.markdown(pivoted, ["agent", *dict.fromkeys(row["world"] for row in named)])
         best = ", ".join(f"{score:.2f} on {name}" for name, score in OPTIMUM.items())
         parts.append(
             f"### Worlds\n\nGreedy return, mean ± standard deviation (seeds). The best possible is {best}."

@@ -44,7 +44,7 @@ def _cost(axes: Axes, table: Sequence[Row], bar: float) -> None:
     axes.plot([10], [bar], marker="v", color="black", linestyle="none", label="bar at K = 10")
     axes.set_yscale("log")
     axes.set_yticks((0.5, 1, 2, 5, 10, 20), ("0.5", "1", "2", "5", "10", "20"))
-    axes.legend(frameon=False, fontsize=7)
+    axes.legend(frameon=False, fontsize=7, handlelength=4.0)
     batch = table[0]["batch"] if table else ""
     _frame(axes, f"Cost, 18 actions, batch {batch}", "time of a plan / time at K = 2")
 
