@@ -176,6 +176,7 @@ def figure(results: Path, path: Path) -> None:
             axis.axhline(OPTIMUM[name], color="black", lw=0.8, ls=":")
         axis.set_title(f"{name.removeprefix('xlvin/')}, {version}", fontsize=9)
         axis.set_xticks(range(len(AGENTS)), AGENTS, rotation=60, ha="right", fontsize=7)
+        axis.set_xlim(-0.6, len(AGENTS) - 0.4)
     for place, arm in enumerate(bed.ARMS):
         curve = [r for r in tables.rows(records) if (r["version"], r["agent"]) == (BED, arm)]
         if curve:
@@ -186,7 +187,7 @@ def figure(results: Path, path: Path) -> None:
     last.set_title("Gambles: optimal decisions (%)", fontsize=9)
     last.set_xticks(DEPTHS, [f"depth {depth}" for depth in DEPTHS], fontsize=7)
     if last.lines:
-        last.legend(fontsize=6, frameon=False)
+        last.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.1))
     for axis in (*panels, last):
         axis.grid(axis="y", alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
