@@ -81,14 +81,13 @@ def summary(results: Path) -> str:
     """Scores by agent, environment and data, their worst seeds, and paired differences."""
     known = _known(results)
     found = [{**row, "case": _title(row["version"], row["environment"])} for row in rows(results)]
+    found = tables.ordered(found, agent=AGENTS)
     worst = {key: min(record.scores) for key, record in known.items()}
     mean = tables.pivot(found, "agent", "case", lambda row: f"{tables.spread(row)} ({row['seeds']})")
     least = tables.pivot(
         found, "agent", "case", lambda row: f"{worst[row['version'], row['environment'], row['agent']]:.1f}"
     )
     columns = ["agent", *(_title(*case) for case in _cases(known))]
-    order = {agent: place for place, agent in enumerate(AGENTS)}
-    mean, least = (sorted(table, key=lambda line: order[line["agent"]]) for table in (mean, least))
     parts = [
         f"Mean ± standard deviation (seeds).\n\n{tables.markdown(mean, columns)}",
         f"The worst seed.\n\n{tables.markdown(least, columns)}",

@@ -39,7 +39,7 @@ PAPER_PPO = PPOConfig(
 )
 # Ours. Little entropy: a policy that tries a wrong move now and then cannot arrive in 95 % of long journeys.
 TUNED_PPO = PPOConfig(learning_rate=1e-3, epochs=2, minibatches=8, clip=0.2, entropy_coef=0.003)
-# At 0.99 a cell's V* hardly depends on where it is (its standard deviation is 0.05): at 0.9 it does (0.20).
+# At 0.99 a cell ten moves from the goal is worth 0.83, at 0.9 it is worth 0.33: values that tell cells apart.
 DISCOUNTED = 0.9
 RATES = {"vin": 5e-3, "gvin": 2e-3, "gppn": 1e-3, "cnn": 1e-3}
 

@@ -127,9 +127,7 @@ def summary(results: Path) -> str:
     parts = []
     if worlds:
         named = [row | {"world": f"{row['environment']}, {row['version']}"} for row in worlds]
-        pivoted = sorted(
-            tables.pivot(named, "agent", "world", _score), key=lambda line: AGENTS.index(line["agent"])
-        )
+        pivoted = tables.pivot(tables.ordered(named, agent=AGENTS), "agent", "world", _score)
         table = tables.markdown(pivoted, ["agent", *dict.fromkeys(row["world"] for row in named)])
         best = ", ".join(f"{score:.2f} on {name}" for name, score in OPTIMUM.items())
         parts.append(

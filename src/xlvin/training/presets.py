@@ -208,7 +208,7 @@ IMAGINE_DEPTH = 2
 # Ours: Adam's step on imagined data without a tree, where the shared one is too small to learn in time.
 TREELESS_RATE = {"Pendulum-v1": 2e-3}
 # Ours: where haste costs fuel, agents that imagine look further ahead and learn longer from the last model.
-FRUGAL, FRUGAL_DISCOUNT, FRUGAL_ITERATIONS = ("MountainCarContinuous-v0",), 0.999, 150
+FRUGAL = {"MountainCarContinuous-v0": (0.999, 150)}  # discount, last iterations
 # Ours: an aligned plan reads values of imagined nodes, so that its tree has to be a faithful one.
 ALIGNED_TRANSE = 1.0
 # Ours: a latent model knows less than an ensemble beyond its data, which at least so many rounds correct.
@@ -238,8 +238,11 @@ def preset(environment: str, agent: str, version: Version = "tuned") -> TrainCon
         network = replace(network, depth=IMAGINE_DEPTH, inputs="symlog")
         ppo, imagination = replace(IMAGINE, discount=patience(time_limit(environment))), IMAGINATION
         if environment in FRUGAL:
-            ppo = replace(ppo, discount=FRUGAL_DISCOUNT)
-            imagination = replace(imagination, last_iterations=FRUGAL_ITERATIONS)
+            discount, iterations = FRUGAL[environment]
+            ppo, imagination = (
+                replace(ppo, discount=discount),
+                replace(IMAGINATION, last_iterations=iterations),
+            )
         if network.kind == "ppo" and environment in TREELESS_RATE:
             imagination = replace(imagination, learning_rate=TREELESS_RATE[environment])
         if network.wiring == "aligned":
