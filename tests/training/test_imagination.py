@@ -144,6 +144,8 @@ def test_advantages_of_branches_equal_a_plain_loop() -> None:
                 expected[s, b, t] = carried
     flat = expected.flatten(1)
     assert torch.allclose(targets.advantage, standardise(flat, torch.ones_like(flat)), atol=1e-5)
+    # What is beyond counts for the policy; a reward model learns what steps pay.
+    assert torch.allclose(experience.reward, steps.reward.flatten(1) * units.reward)
     assert experience.count == (branches * horizon,) * seeds
     pairs = experience.pool.view(seeds, -1, 2, 2)
     assert torch.equal(pairs[:, :, 1], steps.successor.flatten(1, 2))

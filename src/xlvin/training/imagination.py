@@ -253,10 +253,10 @@ class Imagination:
         ended = ended.clone()
         ended[:, :, -1] = True  # cut here, with the critic's value beyond
         terminated = flat.terminated | strayed.flatten(1)
-        reward = flat.reward * units.reward + self.discount * beyond * strayed.flatten(1)
+        reward = flat.reward * units.reward
         value = possible(flat.value)
         advantage = advantages(
-            reward,
+            reward + self.discount * beyond * strayed.flatten(1),
             value,
             possible(following),
             terminated,
