@@ -273,6 +273,7 @@ class Compiler:
         if plain and copies == 1:
             return total, constant
         is_row = plain and operand.shape[-1] == operand.numel() == result.shape[-1]
+        is_row = is_row and all(len(source) == 1 for source, _ in total.products)
         if is_row and copies <= FEW and total.products and not total.addends:
             # Repeating a row in its product is cheaper than broadcasting; the first copy is the row itself.
             repeated = _Sum([(row, weight.repeat(1, copies)) for row, weight in total.products])
@@ -300,7 +301,7 @@ class Compiler:
 
     def _multiply(self, rows: Tensor, weight: Tensor) -> Tensor:
         """The memory of a product."""
-        if len(rows) > 1 or weight.numel() > LIGHT:
+        if len(rows) > 1 or weight.numel() > LIGHT or weight.shape[1] > WIDEST:
             out = torch.empty(len(rows), weight.shape[1])
             self._dot(rows, weight, out)
             return out.flatten()
