@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from xlvin.experiments import continuous
-from xlvin.experiments.control import Cell, keep, run_cell, run_cells
+from xlvin.experiments.control import Cell, keep, known, run_cell, run_cells
 from xlvin.experiments.workers import Effort
 from xlvin.report import tables
 from xlvin.report.records import read_all
@@ -72,9 +72,29 @@ def test_records_become_tables_and_a_figure(tmp_path: Path, monkeypatch: pytest.
     assert len(continuous.comparisons(tmp_path)) == 1  # never across amounts of data
     continuous.figure(tmp_path, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes()[1:4] == b"PNG"
-    # What is kept is not trained again: bins and bounds, which the environment decides, do not matter.
+    # What is kept is not trained again: bins and bounds that the environment decides do not matter.
     monkeypatch.setattr("xlvin.experiments.control.run_cell", lambda cell: pytest.fail("trained again"))
     run_cells(tmp_path, continuous.NAME, cells, 1)
+
+
+def test_other_bins_are_another_record(tmp_path: Path) -> None:
+    cell = tiny("ppo")
+    keep(tmp_path, continuous.NAME, cell, run_cell(cell))
+
+    def is_known(bins: tuple[int, ...]) -> bool:
+        network = replace(cell.config.network, bins=bins)
+        asked = replace(cell, config=replace(cell.config, network=network))
+        return known(tmp_path, continuous.NAME, asked) is not None
+
+    assert is_known(())
+    assert is_known((11,)), "what the environment would choose by itself"
+    assert not is_known((5,))
+
+
+@pytest.mark.parametrize("agent", ["ppo", "ppo-gaussian"])
+def test_records_made_with_the_bins_of_the_environment_are_known(agent: str) -> None:
+    cell = Cell(continuous.FULL, continuous.configuration(continuous.FULL, "Pendulum-v1", agent))
+    assert known(RESULTS, continuous.NAME, cell) is not None
 
 
 def recorded(version: str, environment: str, agent: str) -> dict[int, float]:

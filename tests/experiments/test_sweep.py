@@ -74,6 +74,19 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert done == ["seed-2"]
 
 
+def test_other_bins_are_other_settings(tmp_path: Path) -> None:
+    def pendulum(bins: tuple[int, ...]) -> Cell:
+        config = cell("Pendulum-v1", seeds=1).config
+        network = replace(config.network, bins=bins)
+        return Cell(replace(config, budget=Budget(total=1, per_round=1), network=network))
+
+    resources = Resources(workers=1)
+    first = run_sweep([pendulum((5,))], tmp_path, resources)
+    assert run_sweep([pendulum((5,))], tmp_path, resources).rows == first.rows
+    with pytest.raises(XLVINError, match="other settings"):
+        run_sweep([pendulum((21,))], tmp_path, resources)
+
+
 def test_one_failure_stops_no_other(tmp_path: Path) -> None:
     result = run_sweep([cell(CRASH), cell()], tmp_path, Resources(workers=2))
     assert [row["seeds"] for row in result.rows] == [0, 2]

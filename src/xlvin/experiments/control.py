@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from xlvin.binning import default_bins
 from xlvin.experiments.workers import run_jobs
 from xlvin.report.records import Record, add, provenance, read
 from xlvin.training.config import TrainConfig
@@ -74,14 +75,18 @@ def resolved(config: TrainConfig) -> dict[str, Any]:
     return fields
 
 
-# What the environment decides and training fills in.
-FILLED_IN = ("observation", "given", "actions", "discount", "bins", "low", "high")
+# What the environment decides and training fills in; beside these the bins, which users may choose.
+FILLED_IN = ("observation", "given", "actions", "discount", "low", "high")
 
 
-def settings(config: dict[str, Any]) -> dict[str, Any]:
-    """What was chosen in a kept configuration, without what the environment decides."""
-    network = {name: value for name, value in config["network"].items() if name not in FILLED_IN}
-    return {**config, "network": network}
+def filled_in(asked: TrainConfig, kept: TrainConfig) -> TrainConfig:
+    """What is asked for, with what the environment of a kept configuration decided: compare it with that."""
+    network = kept.network
+    dimensions = 0 if network.kind == "gaussian" else len(network.low)
+    bins = asked.network.bins or default_bins(dimensions)
+    decided = {name: getattr(network, name) for name in FILLED_IN}
+    decided["bins"] = bins if len(bins) == dimensions else bins[:1] * dimensions
+    return replace(asked, network=replace(asked.network, **decided))
 
 
 def split(cell: Cell, size: int) -> list[Cell]:
@@ -139,8 +144,8 @@ def known(results: Path, experiment: str, cell: Cell) -> Record | None:
     if not path.exists():
         return None
     record = read(path)
-    stored = resolved(TrainConfig.from_dict(record.config))
-    return record if settings(stored) == settings(resolved(config)) else None
+    stored = TrainConfig.from_dict(record.config)
+    return record if resolved(filled_in(config, stored)) == resolved(stored) else None
 
 
 def mean_score(outcome: Outcome) -> float:

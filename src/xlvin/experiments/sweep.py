@@ -20,7 +20,7 @@ import torch
 
 from xlvin.errors import XLVINError
 from xlvin.experiments.cluster import connected, run_on_ray
-from xlvin.experiments.control import batches, settings
+from xlvin.experiments.control import batches, filled_in
 from xlvin.experiments.workers import run_jobs
 from xlvin.files import write_json
 from xlvin.report.records import provenance
@@ -198,7 +198,7 @@ def _kept(job: Job) -> Outcome | None:
         stored = TrainConfig.from_dict(json.loads(path.read_text())["config"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise XLVINError(f"{path} is damaged; remove {job.folder} or choose another --folder.") from error
-    if settings(asdict(stored)) != settings(asdict(job.config)):
+    if filled_in(job.config, stored) != stored:
         raise XLVINError(
             f"{job.folder} holds a run with other settings; choose another folder with --folder."
         )
