@@ -158,7 +158,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "unknown kind": (lambda p: rewrite(p, lambda t, d: d["config"].update(kind="dqn")), "kind"),
     "wrong type of field": (
         lambda p: rewrite(p, lambda t, d: d["config"].update(hidden="8")),
-        "does not fit",
+        "hidden is '8'",
     ),
     "no executor": (lambda p: rewrite(p, lambda t, d: d.update(executor=None)), "does not fit"),
     "a wrong executor": (lambda p: rewrite(p, lambda t, d: d["executor"].update(width=3)), "does not fit"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from xlvin.agents.base import AgentConfig
+from xlvin.agents.registry import make_agent
 from xlvin.errors import XLVINError
 from xlvin.training.config import Budget, DQNConfig, ImaginationConfig, PPOConfig, TrainConfig
 
@@ -17,9 +18,13 @@ from xlvin.training.config import Budget, DQNConfig, ImaginationConfig, PPOConfi
         (Budget(total=10, per_round=10), 10, 1, 10),
         (Budget(total=100, per_round=5), 5, 20, 100),
         (Budget(total=3, per_round=5), 3, 1, 3),
-        (Budget(total=13, per_round=5), 5, 2, 10),  # what does not fill a round is not used
+        (Budget(total=13, per_round=5), 4, 3, 12),  # shorter rounds use more
+        (Budget(total=9, per_round=5), 4, 2, 8),
+        (Budget(total=11, per_round=5), 5, 2, 10),  # they would not: what does not fill a round is not used
         (Budget("transitions", 4096, 128, 8), 8, 4, 4096),
-        (Budget("transitions", 5000, 128, 8), 8, 4, 4096),
+        (Budget("transitions", 5000, 128, 8), 8, 5, 5000),
+        (Budget("transitions", 2000, 128, 8), 8, 2, 2000),
+        (Budget("transitions", 1_000_000, 128, 8), 8, 976, 999_424),  # Atari
         (Budget("transitions", 100, 128, 8), 8, 1, 96),  # never more than was granted
         (Budget("transitions", 3, 128, 8), 3, 1, 3),
     ],
@@ -27,7 +32,7 @@ from xlvin.training.config import Budget, DQNConfig, ImaginationConfig, PPOConfi
 def test_budgets(budget: Budget, actors: int, rounds: int, spent: int) -> None:
     assert (budget.actors, budget.rounds) == (actors, rounds)
     per_round = budget.actors * (budget.steps if budget.unit == "transitions" else 1)
-    assert per_round * budget.rounds == spent <= budget.total
+    assert per_round * budget.rounds == budget.used == spent <= budget.total
 
 
 @pytest.mark.parametrize("fields", [{"total": 0}, {"per_round": 0}, {"environments": -1}, {"unit": "hours"}])
@@ -67,6 +72,29 @@ def test_no_number_may_be_infinite(part: Any) -> None:
         for number in (float("nan"), float("inf")):
             with pytest.raises(XLVINError, match=f"{name} is {number}; give a finite number"):
                 part(**{name: number})
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: Budget(total=2.5), r"Budget: total is 2.5; give a whole number\."),  # type: ignore[arg-type]
+        (lambda: Budget("hours"), "Budget: unit is 'hours'; choose one of trajectories, transitions"),  # type: ignore[arg-type]
+        (lambda: PPOConfig(learning_rate="1e-3"), "learning_rate is '1e-3'; give a number"),  # type: ignore[arg-type]
+        (lambda: PPOConfig(epochs=True), "epochs is True; give a whole number"),
+        (lambda: PPOConfig(anneal=1), "anneal is 1; give True or False"),  # type: ignore[arg-type]
+        (lambda: PPOConfig(first_discount="no"), "give a number or None"),  # type: ignore[arg-type]
+        (lambda: TrainConfig(seeds=[0, 1]), r"seeds is \[0, 1\]; give a whole number"),  # type: ignore[arg-type]
+        (lambda: TrainConfig(ppo=3), r"ppo is 3; give xlvin.PPOConfig\(...\)"),  # type: ignore[arg-type]
+        (lambda: AgentConfig(depth=2.0), "depth is 2.0; give a whole number"),  # type: ignore[arg-type]
+        (lambda: AgentConfig(beam="8"), "give a whole number or None"),  # type: ignore[arg-type]
+        (lambda: AgentConfig(executor=None), "executor is None; give a text"),  # type: ignore[arg-type]
+        (lambda: make_agent(observation=4, actions=2), r"observation is 4; give a tuple .* such as \(2,\)"),  # type: ignore[arg-type]
+    ],
+)
+def test_other_types_are_refused(make: Any, told: str) -> None:
+    with pytest.raises(XLVINError, match=told):
+        make()
+    assert PPOConfig(learning_rate=1).learning_rate == 1  # a whole number is a number
 
 
 def test_the_horizon_grows_by_equal_factors() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast, get_args, get_type_hints
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -19,6 +18,7 @@ from xlvin.agents.tree import ImaginedTree
 from xlvin.binning import centres, possible
 from xlvin.errors import XLVINError
 from xlvin.executor.network import ExecutorConfig
+from xlvin.fields import check_fields
 from xlvin.latent.encoders import ImageEncoder, MLPEncoder
 from xlvin.latent.maze import MazeEncoder, RecurrentMazeEncoder
 from xlvin.observations import converter
@@ -83,16 +83,11 @@ class AgentConfig:
     """The highest."""
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(AgentConfig)
-        for name in ("kind", "encoder", "wiring", "initialisation", "inputs", "tail"):
-            if getattr(self, name) not in (choices := get_args(hints[name])):
-                raise XLVINError(f"{name} is {getattr(self, name)!r}; choose one of {', '.join(choices)}.")
+        check_fields(self)
         if self.samples < 1:
             raise XLVINError(f"samples is {self.samples}; give at least 1.")
         if self.samples > 1 and self.kind != "xlvin":
             raise XLVINError(f"A {self.kind} network draws no samples; leave them at 1, or choose xlvin.")
-        if not math.isfinite(self.sharpness):
-            raise XLVINError(f"sharpness is {self.sharpness}; give a finite number.")
         if min(self.bins, default=2) < 2:
             raise XLVINError(f"bins are {self.bins}; give every dimension at least 2.")
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from xlvin.agents.base import AgentConfig
 from xlvin.errors import XLVINError
+from xlvin.fields import check_fields
 
 # Share of the rounds over which the horizon grows, where it does.
 GROWING = 0.7
@@ -25,30 +26,45 @@ class Budget:
     total: int = 100
     """Episodes or steps in all, per seed."""
     per_round: int = 5
-    """Episodes collected at a time, one per environment; or steps per environment and round."""
+    """Episodes collected at a time, one per environment; or steps per environment and round. All rounds are a
+    little shorter where more of the total is used in that way."""
     environments: int = 8
     """Parallel environments per seed when counting transitions."""
 
     def __post_init__(self) -> None:
-        if self.unit not in ("trajectories", "transitions"):
-            raise XLVINError(f"A budget counts trajectories or transitions, not {self.unit!r}.")
+        check_fields(self, "Budget: ")
         if min(self.total, self.per_round, self.environments) < 1:
             raise XLVINError("Budget: total, per-round and environments must all be at least 1.")
 
     @property
     def actors(self) -> int:
         """Environments per seed."""
-        return min(self.per_round if self.unit == "trajectories" else self.environments, self.total)
+        return self._split[1] if self.unit == "trajectories" else min(self.environments, self.total)
 
     @property
     def steps(self) -> int:
         """Steps per environment and round when counting transitions."""
-        return min(self.per_round, self.total // self.actors)
+        return self._split[1]
 
     @property
     def rounds(self) -> int:
-        """Rounds of collecting and learning; what does not fill a round is not used."""
-        return self.total // (self.actors if self.unit == "trajectories" else self.actors * self.steps)
+        """Rounds of collecting and learning."""
+        return self._split[0]
+
+    @property
+    def used(self) -> int:
+        """What the rounds use of the total; what does not fill a round is left."""
+        rounds, length = self._split
+        return rounds * length * (1 if self.unit == "trajectories" else self.actors)
+
+    @property
+    def _split(self) -> tuple[int, int]:
+        """Rounds and the length of each: as it is set, or shorter in one round more if that uses more."""
+        total = self.total if self.unit == "trajectories" else self.total // self.actors
+        length = min(self.per_round, total)
+        rounds = total // length
+        shorter = total // (rounds + 1)
+        return (rounds + 1, shorter) if (rounds + 1) * shorter > rounds * length else (rounds, length)
 
 
 @dataclass(frozen=True)
@@ -99,7 +115,7 @@ class PPOConfig:
     Agents that imagine have their own curiosity instead."""
 
     def __post_init__(self) -> None:
-        _check_finite(self)
+        check_fields(self)
         for name in ("learning_rate", "adam_epsilon", "clip", "max_grad_norm"):
             if getattr(self, name) <= 0.0:
                 raise XLVINError(f"{name} is {getattr(self, name)}; give a positive number.")
@@ -174,9 +190,7 @@ class ImaginationConfig:
     and what ends: then `members` does not matter."""
 
     def __post_init__(self) -> None:
-        _check_finite(self, "Imagination: ")
-        if self.model not in ("observation", "latent"):
-            raise XLVINError(f'Imagination: the model is "observation" or "latent", not {self.model!r}.')
+        check_fields(self, "Imagination: ")
         if min(self.iterations, self.last_iterations, self.first_model_steps, self.model_steps) < 0:
             raise XLVINError("Imagination: iterations and model steps must not be negative.")
         if min(self.branches, self.horizon, self.epochs, self.minibatches, self.members, self.hidden) < 1:
@@ -227,7 +241,7 @@ class DQNConfig:
     """Weight of the loss on the action values themselves."""
 
     def __post_init__(self) -> None:
-        _check_finite(self, "Values: ")
+        check_fields(self, "Values: ")
         if min(self.updates, self.batch, self.n_step, self.target_every) < 1:
             raise XLVINError("Values: updates, batch, n-step and target-every must be at least 1.")
         if not (0.0 <= self.epsilon_start <= 1.0 and 0.0 <= self.epsilon_end <= 1.0):
@@ -269,6 +283,7 @@ class TrainConfig:
     """How it learns action values, where its tail says them."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.seeds < 1 or self.first_seed < 0 or self.evaluation_episodes < 1:
             raise XLVINError("Seeds and evaluation episodes must be at least 1, the first seed at least 0.")
 
@@ -304,10 +319,3 @@ class TrainConfig:
             raise XLVINError(
                 f"A stored configuration does not fit this version of xlvin ({error})."
             ) from error
-
-
-def _check_finite(part: object, where: str = "") -> None:
-    """Refuse a part of a configuration with a number that is not finite."""
-    for name, value in vars(part).items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise XLVINError(f"{where}{name} is {value}; give a finite number.")
