@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -14,17 +13,12 @@ WANTED = {int: "a whole number", float: "a number", bool: "True or False", str: 
 
 def check_fields(part: Any, where: str = "") -> None:
     """Refuse a dataclass in which a field holds another type than its own, or a number that is not finite."""
-    for name, hint in _hints(type(part)).items():
+    for name, hint in get_type_hints(type(part)).items():
         value = getattr(part, name)
         if isinstance(value, float) and not math.isfinite(value):
             raise XLVINError(f"{where}{name} is {value}; give a finite number.")
         if not _fits(value, hint):
             raise XLVINError(f"{where}{name} is {value!r}; {_wanted(hint)}.")
-
-
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
 
 
 def _fits(value: Any, hint: Any) -> bool:

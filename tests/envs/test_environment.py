@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.error import DependencyNotInstalled
 from gymnasium.spaces import Box, MultiDiscrete
+from gymnasium.wrappers import TimeLimit
 
 from xlvin.envs.environment import LONGEST_EPISODE, Environment
 from xlvin.errors import RunFailedError, XLVINError
@@ -70,7 +72,7 @@ def test_an_environment_without_a_time_limit_gets_one(monkeypatch: pytest.Monkey
     [
         ("CartPol-v0", "Did you mean CartPole-v0"),
         ("no_such_module:Thing-v0", "no environment"),
-        ("Blackjack-v1", "FlattenObservation"),
+        ("Blackjack-v1", "FlattenObservation in a file of your own, as docs/tutorials/environment.md shows"),
         (DICT, "Dict space"),
         ("LunarLander-v2", "LunarLander-v3"),
         ("not a name", "no environment"),
@@ -82,6 +84,22 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(name: str, told: str) -> N
         Environment(name)
     assert caught.value.exit_code == 2
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("missing", "told"),
+    [
+        ('MuJoCo, run `pip install "gymnasium[mujoco]"`', r'\[mujoco\]"`\); install it\.$'),
+        ("Box2D is not installed", r"; `pip install 'xlvin\[box2d\]'` may help\.$"),
+    ],
+)
+def test_missing_packages_are_named(missing: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise DependencyNotInstalled(missing)
+
+    monkeypatch.setattr(Corridor, "__init__", fail)
+    with pytest.raises(XLVINError, match=told):
+        Environment(CORRIDOR)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +149,15 @@ def test_what_breaks_the_interface_is_named(
         getattr(environment, method)(0)
 
 
+def test_the_stricter_of_several_time_limits_holds() -> None:
+    register("xlvin-tests/Short-v0", lambda: TimeLimit(Corridor(), 3), max_episode_steps=50)
+    register("xlvin-tests/Shorter-v0", lambda: TimeLimit(Corridor(), 50), max_episode_steps=2)
+    for name, steps in {"xlvin-tests/Short-v0": 3, "xlvin-tests/Shorter-v0": 2}.items():
+        environment = Environment(name)
+        environment.reset(0)
+        assert [environment.step(1)[3] for _ in range(steps)] == [False] * (steps - 1) + [True]
+
+
 def test_options_an_environment_does_not_know_are_refused() -> None:
     with pytest.raises(XLVINError, match="could not be made"):
         Environment("CartPole-v0", {"gravity_of_the_moon": 1.6})
@@ -139,9 +166,12 @@ def test_options_an_environment_does_not_know_are_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        (CRASH, "step 2 of the episode seeded 3.*ZeroDivisionError.*nowhere"),
-        (CRASH_ON_RESET, "reset of the episode seeded 3.*simulator is gone"),
-        (WRONG_SHAPE, r"step 2.*shape \(3,\) instead of \(2,\)"),
+        (
+            CRASH,
+            r"step 2 of the episode seeded 3.*ZeroDivisionError.*nowhere.* \(environments.py, line \d+\)",
+        ),
+        (CRASH_ON_RESET, r"reset of the episode seeded 3.*simulator is gone.* \(environments.py, line \d+\)"),
+        (WRONG_SHAPE, r"step 2.*shape \(3,\) instead of \(2,\)'\)\.$"),
     ],
 )
 def test_failures_name_the_place_and_the_cause(name: str, told: str) -> None:

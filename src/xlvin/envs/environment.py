@@ -23,7 +23,7 @@ from xlvin.binning import centres
 from xlvin.envs.actions import action_names, vector_names
 from xlvin.envs.atari import LONGEST_GAME, AtariGame, is_atari
 from xlvin.envs.choices import Action, choices
-from xlvin.envs.own import import_source
+from xlvin.envs.own import import_source, place
 from xlvin.errors import RunFailedError, XLVINError
 from xlvin.observations import DISCRETE, converter
 
@@ -147,7 +147,9 @@ class Environment:
 
     def _failure(self, where: str, error: BaseException) -> RunFailedError:
         told = str(error).removesuffix(".") if isinstance(error, XLVINError) else repr(error)
-        return RunFailedError(f"{self.name} failed {where} of the episode seeded {self.seed}: {told}.")
+        return RunFailedError(
+            f"{self.name} failed {where} of the episode seeded {self.seed}: {told}{place(error)}."
+        )
 
 
 def _number(reward: Any) -> float:
@@ -166,7 +168,7 @@ def time_limit(name: str) -> int | None:
 
 def shows_images(name: str) -> bool:
     """Whether an environment's observations are images."""
-    environment = Environment(name)
+    environment = Environment(name, bins=None)
     environment.close()
     return len(environment.shapes.observation) == 3
 
@@ -191,9 +193,8 @@ def _make(name: str, options: dict[str, Any]) -> tuple[gymnasium.Env[Any, Any], 
             warnings.simplefilter("ignore", DeprecationWarning)
             env = gymnasium.make(registered, disable_env_checker=True, **options)
     except gymnasium.error.DependencyNotInstalled as error:
-        raise XLVINError(
-            f"{name} needs an optional package ({error}); `pip install 'xlvin[box2d]'` may help."
-        ) from error
+        hint = "`pip install 'xlvin[box2d]'` may help" if "box2d" in str(error).lower() else "install it"
+        raise XLVINError(f"{name} needs an optional package ({error}); {hint}.") from error
     except FAULTS as error:
         if registered not in gymnasium.registry:
             near = difflib.get_close_matches(name, gymnasium.registry, 3)
@@ -204,12 +205,14 @@ def _make(name: str, options: dict[str, Any]) -> tuple[gymnasium.Env[Any, Any], 
             )
             raise XLVINError(f'There is no environment "{name}". {hint}') from error
         reason = " ".join(str(error).split()) or repr(error)
-        raise XLVINError(f"{name} could not be made: {reason}") from error
-    limit = env.spec.max_episode_steps if env.spec else None
+        raise XLVINError(f"{name} could not be made: {reason}{place(error)}") from error
+    limits = [env.spec.max_episode_steps] if env.spec and env.spec.max_episode_steps else []
     # What these two look after, `Environment` does itself: two calls less per step.
     while isinstance(env, TimeLimit | OrderEnforcing):
+        if isinstance(env, TimeLimit):
+            limits.append(env._max_episode_steps)
         env = env.env
-    return env, limit or LONGEST_EPISODE
+    return env, min(limits, default=LONGEST_EPISODE)
 
 
 def _observation(name: str, space: spaces.Space[Any]) -> tuple[tuple[int, ...], tuple[int, ...], str]:
@@ -224,8 +227,8 @@ def _observation(name: str, space: spaces.Space[Any]) -> tuple[tuple[int, ...], 
         raise XLVINError(f"{name} does not say what it observes; give it an observation_space.")
     if not isinstance(space, spaces.Box):
         raise XLVINError(
-            f"{name} observes a {type(space).__name__} space; "
-            "wrap it with gymnasium.wrappers.FlattenObservation."
+            f"{name} observes a {type(space).__name__} space; wrap it with gymnasium.wrappers."
+            "FlattenObservation in a file of your own, as docs/tutorials/environment.md shows."
         )
     if space.shape == DISCRETE or 0 in space.shape:
         raise XLVINError(

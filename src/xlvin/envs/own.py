@@ -10,11 +10,19 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+import sysconfig
+import traceback
 from pathlib import Path
 
 import gymnasium
 
 from xlvin.errors import XLVINError, unknown
+
+# Whose files are not the user's: Python's, installed packages', ours.
+LIBRARIES = (
+    *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
+    Path(__file__).parents[1],
+)
 
 
 def import_source(name: str) -> str:
@@ -28,7 +36,7 @@ def import_source(name: str) -> str:
     is_file = source.endswith(".py")
     try:
         if is_file:
-            _import_file(Path(source))
+            _import_file(Path(source), registered)
         else:
             _import_module(source)
     except XLVINError:
@@ -37,13 +45,30 @@ def import_source(name: str) -> str:
         if isinstance(error, ModuleNotFoundError) and error.name == source.partition(".")[0]:
             hint = f'is it a file? Write "{source}.py:{registered}"'
             raise XLVINError(f'There is no environment "{name}", as no module {source}; {hint}.') from error
-        raise XLVINError(f"{source} could not be imported: {error!r}.") from error
+        reason = f"SyntaxError: {error}" if isinstance(error, SyntaxError) else f"{error!r}{place(error)}"
+        raise XLVINError(f"{source} could not be imported: {reason}.") from error
     if registered not in gymnasium.registry:
         added = sorted(set(gymnasium.registry) - before)
         if not added:
             raise XLVINError(f'{source} registers no "{registered}"; call gymnasium.register in it.')
         raise unknown(f"environment in {source} named", registered, added)
     return registered
+
+
+def source_file(name: str) -> Path | None:
+    """The file that registers an environment, if its name says one."""
+    source, _, _ = name.rpartition(":")
+    return Path(source).resolve() if source.endswith(".py") else None
+
+
+def place(error: BaseException) -> str:
+    """Where in the user's own files an error arose, as " (corridor.py, line 37)"; "" if in none of them."""
+    lines = [
+        f" ({path.name}, line {frame.lineno})"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if (path := Path(frame.filename)).is_file() and not any(map(path.is_relative_to, LIBRARIES))
+    ]
+    return lines[-1] if lines else ""
 
 
 def _import_module(source: str) -> None:
@@ -54,10 +79,10 @@ def _import_module(source: str) -> None:
     importlib.import_module(source)
 
 
-def _import_file(path: Path) -> None:
+def _import_file(path: Path, registered: str) -> None:
     """Execute a file once per process, with its own folder to import from."""
     if not path.is_file():
-        raise XLVINError(f"There is no file {path}; check the path before the colon.")
+        raise XLVINError(f"There is no file {path} to register {registered}; check its path.")
     resolved = path.resolve()
     if str(resolved.parent) not in sys.path:
         sys.path.append(str(resolved.parent))
