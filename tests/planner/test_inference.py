@@ -1,5 +1,7 @@
 import copy
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -249,6 +251,87 @@ def test_a_recorder_follows_its_network(batch: int) -> None:
     assert_acts_as(recorder, network, observation)
     network.load_state_dict(Policy(planner()).state_dict())
     assert_acts_as(recorder, network, observation)
+
+
+def replace_module(network: Policy) -> None:
+    network.encoder = MLPEncoder(4, 8, 6)
+
+
+def replace_inner_module(network: Policy) -> None:
+    network.encoder.layers[2] = nn.Linear(16, 8)
+
+
+def replace_parameter(network: Policy) -> None:
+    network.actor.bias = nn.Parameter(torch.ones(3))
+
+
+def replace_data(network: Policy) -> None:
+    network.actor.weight.data = network.actor.weight.data * 2.0
+
+
+def replace_all_data(network: Policy) -> None:
+    vector = nn.utils.parameters_to_vector(network.parameters())
+    nn.utils.vector_to_parameters(vector * 2.0, network.parameters())
+
+
+def delete_before_replacing(network: Policy) -> None:
+    del network.encoder
+    network.encoder = MLPEncoder(4, 8, 6)
+
+
+CHANGES = [
+    replace_module,
+    replace_inner_module,
+    replace_parameter,
+    replace_data,
+    replace_all_data,
+    delete_before_replacing,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_recorder_notices_what_was_replaced(change: Callable[[Policy], None]) -> None:
+    torch.manual_seed(0)
+    network, observation = Policy(planner()), np.ones((1, 4))
+    recorder = Recorder(network)
+    before = recorder(observation)[0]
+    change(network)
+    assert_acts_as(recorder, network, observation)
+    assert not np.allclose(recorder(observation)[0], before)
+
+
+def test_a_recorder_is_told_of_what_leaves_no_trace() -> None:
+    network, observation = Policy(planner()), np.ones((1, 4))
+    recorder = Recorder(network)
+    recorder(observation)
+    network.actor.weight.data.mul_(2.0)
+    recorder.record_anew()
+    assert_acts_as(recorder, network, observation)
+
+
+def test_a_recorder_knows_training_from_evaluation() -> None:
+    network = nn.Sequential(nn.Linear(4, 50), nn.Dropout(0.5), nn.Unflatten(0, (-1, 1)))
+    recorder, observation = Recorder(network), np.ones((1, 4))
+    recorder(observation)
+    network.eval()
+    assert_acts_as(recorder, network, observation)
+
+
+def test_threads_take_turns() -> None:
+    network, given = Policy(planner()), np.random.default_rng(0).normal(size=(4, 1, 4))
+    recorder = Recorder(network)
+    wanted = [recorder(observation)[0] for observation in given]
+
+    def act(index: int) -> bool:
+        return all(np.array_equal(recorder(given[index])[0], wanted[index]) for _ in range(300))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert all(threads.map(act, range(4)))
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_a_recorder_records_once_per_batch_size(monkeypatch: pytest.MonkeyPatch) -> None:

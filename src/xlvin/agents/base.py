@@ -209,11 +209,18 @@ class Agent(nn.Module, ABC):
         Actions are what the environment takes, vectors [d] or [B, d] where it wants those. Called as in
         Stable-Baselines3, except that the most probable action is the default. Agents here keep
         nothing between steps: `state` and `episode_start` are not read, and the second result is None.
+
+        A CPU acts from a recording of the network, made anew when modules or weights have changed. Only what
+        is done in place to `parameter.data` goes unnoticed: call `record_anew` after it.
         """
         batch, single = self._read(observation)
         logits = self._recorder(batch)[0]
         chosen = self.native(self._choose(logits, deterministic))
         return (chosen[0] if single else chosen), None
+
+    def record_anew(self) -> None:
+        """Let `predict` look at the weights again, after a change that it cannot notice."""
+        self._recorder.record_anew()
 
     def distribution(self, logits: Tensor) -> Distribution:
         """The policy that logits [..., A] speak of."""

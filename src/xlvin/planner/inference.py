@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -60,41 +61,60 @@ class Recording:
 class Recorder:
     """A network that answers arrays quickly: small batches on the CPU are recorded, others run in torch.
 
-    When parameters or buffers have changed in place, as optimisers and `load_state_dict` change them, it
-    records again.
+    When modules, parameters or buffers were replaced, or changed in place as optimisers and `load_state_dict`
+    change them, it records again. Operations in place on `parameter.data` leave no trace, and to compare all
+    numbers would take a third of the time that acting takes: call `record_anew` after them. Threads take turns.
     """
 
     # Beyond this many observations arithmetic outweighs what a recording saves.
     LARGEST = 32
 
     def __init__(self, network: nn.Module) -> None:
-        self._network = network
-        self._recordings: dict[tuple[int, torch.dtype], Recording] = {}
-        self._versions = -1
+        self._network, self._lock = network, Lock()
+        self._recordings: dict[tuple[int, torch.dtype, bool], Recording] = {}
+        self._modules: list[nn.Module] = []
+        self._registries: list[dict[str, Any]] = []
         self._tensors: list[Tensor] = []
+        self._state: list[int] | None = None
 
     def __call__(self, observations: Array) -> tuple[Array, ...]:
         """The network's outputs for observations [B, ...]; bytes stay bytes, all else becomes float32."""
         dtype = torch.uint8 if observations.dtype == np.uint8 else torch.float32
-        if not self._tensors:
-            self._tensors = [*self._network.parameters(), *self._network.buffers()]
-        device = self._tensors[0].device
-        if device.type != "cpu" or len(observations) > self.LARGEST:
-            with torch.inference_mode():
-                outputs = self._network(torch.as_tensor(observations, dtype=dtype, device=device))
-                return tuple(output.cpu().numpy() for output in outputs)
-        versions = sum(map(_VERSION, self._tensors))  # each only ever grows
-        if versions != self._versions:
-            self._versions = versions
-            self._recordings.clear()
-        key = (len(observations), dtype)
-        if key not in self._recordings:
-            self._recordings[key] = Recording(self._network, torch.as_tensor(observations, dtype=dtype))
-        return self._recordings[key](observations)
+        with self._lock:
+            if self._look() != self._state:
+                self._start_anew()
+            device = self._tensors[0].device
+            if device.type == "cpu" and len(observations) <= self.LARGEST:
+                key = (len(observations), dtype, self._network.training)
+                if key not in self._recordings:
+                    example = torch.as_tensor(observations, dtype=dtype)
+                    self._recordings[key] = Recording(self._network, example)
+                return self._recordings[key](observations)
+        with torch.inference_mode():
+            outputs = self._network(torch.as_tensor(observations, dtype=dtype, device=device))
+            return tuple(output.cpu().numpy() for output in outputs)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def record_anew(self) -> None:
+        """Keep no recording: the next call makes a new one."""
+        with self._lock:
+            self._state = None
+
+    def _look(self) -> list[int]:
+        """Which parts the network has, where their numbers lie, and how often they were changed."""
+        parts = [part for registry in self._registries for part in registry.values()]
+        return [*map(id, parts), *map(Tensor.data_ptr, self._tensors), *map(_VERSION, self._tensors)]
+
+    def _start_anew(self) -> None:
+        self._recordings.clear()
+        self._modules = [*self._network.modules()]  # while they are here, no other gets their id
+        registries = [each for m in self._modules for each in (m._modules, m._parameters, m._buffers)]
+        self._registries = [registry for registry in registries if registry]
+        self._tensors = [*self._network.parameters(), *self._network.buffers()]
+        self._state = self._look()
+
+    def __reduce__(self) -> tuple[Any, ...]:
         # A copy has parameters of its own, and records them when it first acts.
-        return {"_network": self._network, "_recordings": {}, "_versions": -1, "_tensors": []}
+        return Recorder, (self._network,)
 
 
 class _Tape:
