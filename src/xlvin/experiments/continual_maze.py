@@ -23,8 +23,13 @@ AGENTS: dict[Version, tuple[str, ...]] = {
     "tuned": ("xlvin", "ppo", "vin", "gvin", "gppn", "cnn", "xlvin-untrained", "xlvin-sparse"),
     "paper": ("xlvin",),
     "discounted": ("xlvin",),
+    "valued": ("xlvin", "ppo", "vin"),
 }
-BESIDE_TUNED = {"paper": " (paper's settings)", "discounted": " (γ = 0.9)"}
+BESIDE_TUNED = {
+    "paper": " (paper's settings)",
+    "discounted": " (γ = 0.9)",
+    "valued": " (γ = 0.9, value loss × 60)",
+}
 
 
 def jobs(results: Path, effort: Effort) -> list[MazeRun]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,23 +15,34 @@ from xlvin.agents.mazes import Version
 from xlvin.agents.networks import XLVINAgent
 from xlvin.envs.maze_world import observe, scenes
 from xlvin.experiments.continual_maze import SEEDS, runs_beside
-from xlvin.experiments.maze_runs import TEST_MAZES, MazeRun, fresh_agent, load_agent, run_config, train
+from xlvin.experiments.maze_runs import (
+    TEST_MAZES,
+    TRAINING_MAZES,
+    MazeRun,
+    fresh_agent,
+    load_agent,
+    run_config,
+    train,
+)
 from xlvin.experiments.workers import Effort
 from xlvin.files import replacing
 from xlvin.mdp.mazes import Mazes, generate, optimal_values
 from xlvin.report import tables
-from xlvin.report.records import Record, provenance, read_all, write
+from xlvin.report.records import Record, add, provenance, read_all
 from xlvin.report.statistics import mean, summarise
 from xlvin.training.trainer import usable_device
 
 NAME = "value-predictability"
 SIZE = 8
-VERSIONS: tuple[Version, ...] = ("tuned", "discounted", "paper")
+# Of the continual maze; after them comes the network of one of them that learned V* itself.
+VERSIONS: tuple[Version, ...] = ("tuned", "discounted", "valued", "paper")
 # Held-out mazes for the fit, and as many others for its test.
 MAZES = 250
+TOLD = "told"
 LATENTS = {"embedding": "h, from the encoder", "executed": "χ, from the executor"}
 # States at a time; a tree hangs on each.
 CHUNK = 512
+Level = dict[str, dict[str, float]]  # by latent: R^2 in every reading
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,57 +55,123 @@ class Readings:
     maze: Tensor  # [M] int64
 
 
+@dataclass(frozen=True)
+class Teaching:
+    """How a network is told V* of training mazes."""
+
+    steps: int = 3000
+    batch: int = 1024  # cells of any mazes
+    learning_rate: float = 1e-3  # the highest of a one-cycle schedule
+    max_grad_norm: float = 0.5
+
+
+@dataclass(frozen=True)
+class Told:
+    """The network of a run, from the same first weights, that learns V* instead of acting."""
+
+    run: MazeRun
+    teaching: Teaching = Teaching()
+
+    @property
+    def name(self) -> str:
+        """told/size/agent/seed."""
+        return self.run.name.replace(self.run.config.version, TOLD, 1)
+
+
 def run(results: Path, effort: Effort | None = None) -> None:
     """Read agents of the continual maze after each level, training those that are missing; writes records."""
     effort = effort or Effort()
     mazes = generate(2 * MAZES, SIZE, TEST_MAZES + 1, "test")
     for version in VERSIONS:
-        runs = [
-            MazeRun(run_config(version, SIZE, "xlvin"), seed, runs_beside(results), effort.device)
-            for seed in range(SEEDS)
-        ]
-        runs = [one for one in runs if effort.wants(one.name)]
-        started = time.perf_counter()
-        measured = {one.seed: measure(one, mazes) for one in runs}
-        for latent in LATENTS if runs else ():
-            record = Record(
-                experiment=NAME,
-                version=version,
-                environment=f"{SIZE}x{SIZE}",
-                agent=latent,
-                seeds=[
-                    _entry(seed, [level[latent] for level in levels]) for seed, levels in measured.items()
-                ],
-                config=runs[0].plain() | {"fitted_mazes": MAZES, "tested_mazes": MAZES},
-                command=f"xlvin reproduce {NAME} --only {version}/",
-                seconds=round(time.perf_counter() - started, 1),
-                **provenance(),
-            )
-            write(record, results)
+        runs = [one for one in _runs(version, results, effort.device) if effort.wants(one.name)]
+        for one in runs:
+            started = time.perf_counter()
+            levels = measure(one, mazes)
+            _keep(results, version, one, levels, one.plain(), started)
+    for told in [Told(one) for one in _runs("discounted", results, effort.device)]:
+        if effort.wants(told.name):
+            started = time.perf_counter()
+            agents = (cast(XLVINAgent, fresh_agent(told.run)), teach(told))
+            levels = [read_out(agent, mazes, SIZE * SIZE, told.run.device) for agent in agents]
+            config = told.run.plain() | {"version": TOLD, "teaching": asdict(told.teaching)}
+            _keep(results, TOLD, told.run, levels, config, started)
 
 
-def measure(one: MazeRun, mazes: Mazes) -> list[dict[str, dict[str, float]]]:
+def _runs(version: Version, results: Path, device: str) -> list[MazeRun]:
+    config = run_config(version, SIZE, "xlvin")
+    return [MazeRun(config, seed, runs_beside(results), device) for seed in range(SEEDS)]
+
+
+def _keep(
+    results: Path, version: str, one: MazeRun, levels: list[Level], config: dict[str, Any], started: float
+) -> None:
+    for latent in LATENTS:
+        record = Record(
+            experiment=NAME,
+            version=version,
+            environment=f"{SIZE}x{SIZE}",
+            agent=latent,
+            seeds=[_entry(one.seed, [level[latent] for level in levels])],
+            config=config | {"fitted_mazes": MAZES, "tested_mazes": MAZES},
+            command=f"xlvin reproduce {NAME} --only {version}/",
+            seconds=round(time.perf_counter() - started, 1),
+            **provenance(),
+        )
+        add(record, results)
+
+
+def measure(one: MazeRun, mazes: Mazes) -> list[Level]:
     """For the fresh agent and after each level passed: for each latent, R^2 in every reading of the paper."""
     levels, passed = [], train(one).passed
     for level in range(passed + 1):
         agent = cast(XLVINAgent, load_agent(one, level) if level else fresh_agent(one))
-        agent.to(usable_device(one.device))
-        discount = agent.config.discount
-        fit, test = (read(agent, part, discount) for part in (mazes[:MAZES], mazes[MAZES:]))
-        found = {}
-        for latent in LATENTS:
-            weights = linear_fit(fit.latents[latent], fit.value)
-            near = test.distance <= max(level, 1)
-            found[latent] = {
-                "held_out": r_squared(weights, test.latents[latent], test.value),
-                "same_mazes": r_squared(weights, fit.latents[latent], fit.value),
-                "up_to_level": r_squared(weights, test.latents[latent][near], test.value[near]),
-                "maze_by_maze": maze_by_maze(test.latents[latent], test),
-            }
-        levels.append(found)
-        told = ", ".join(f"{latent} {values['held_out']:.3f}" for latent, values in found.items())
+        levels.append(read_out(agent, mazes, max(level, 1), one.device))
+        told = ", ".join(f"{latent} {values['held_out']:.3f}" for latent, values in levels[-1].items())
         print(f"{one.name}, level {level}: R^2 {told}", file=sys.stderr)
     return levels
+
+
+def read_out(agent: XLVINAgent, mazes: Mazes, nearest: int, device: str) -> Level:
+    """R^2 from each latent; `up_to_level` counts test cells up to `nearest` moves from the goal."""
+    agent.to(usable_device(device))
+    fit, test = (read(agent, part, agent.config.discount) for part in (mazes[:MAZES], mazes[MAZES:]))
+    near, found = test.distance <= nearest, {}
+    for latent in LATENTS:
+        weights = linear_fit(fit.latents[latent], fit.value)
+        found[latent] = {
+            "held_out": r_squared(weights, test.latents[latent], test.value),
+            "same_mazes": r_squared(weights, fit.latents[latent], fit.value),
+            "up_to_level": r_squared(weights, test.latents[latent][near], test.value[near]),
+            "maze_by_maze": maze_by_maze(test.latents[latent], test),
+        }
+    return found
+
+
+def teach(told: Told) -> XLVINAgent:
+    """Train the network's value, executor frozen as ever, on V* of all cells of training mazes."""
+    config, teaching, device = told.run.config, told.teaching, usable_device(told.run.device)
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    agent = cast(XLVINAgent, fresh_agent(told.run)).to(device)
+    mazes = generate(config.mazes, SIZE, TRAINING_MAZES, "train").to(device)
+    value, empty = optimal_values(mazes, agent.config.discount).flatten(), scenes(mazes)
+    places = (mazes.distance > 0).flatten().nonzero().squeeze(-1)
+    generator = torch.Generator(device).manual_seed(told.run.seed)
+    weights = [weight for weight in agent.parameters() if weight.requires_grad]
+    optimiser = torch.optim.Adam(weights, teaching.learning_rate)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, teaching.learning_rate, total_steps=teaching.steps
+    )
+    for _ in range(teaching.steps):
+        drawn = torch.randint(len(places), (teaching.batch,), generator=generator, device=device)
+        place = places[drawn]
+        loss = (agent(observe(empty, place)).value - value[place]).square().mean()
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(weights, teaching.max_grad_norm)
+        optimiser.step()
+        schedule.step()
+    return agent.eval()
 
 
 @torch.no_grad()
@@ -172,7 +249,8 @@ def summary(results: Path) -> str:
             for record in _records(results)
             if record.version == version
         ]
-        legend = "R² on other mazes / on the mazes of the fit / with a fit for each maze. Level 0: untrained."
+        legend = "R² on other mazes / on the mazes of the fit / with a fit for each maze. Level 0: untrained"
+        legend += "; 1: told V* of training mazes." if version == TOLD else "."
         parts.append(
             f"### {version} version\n\n{legend}\n\n{tables.markdown(pivoted)}\n\n"
             f"Mean over levels from 1 on: {'; '.join(means)}."
@@ -185,11 +263,12 @@ def _cell(row: tables.Row) -> str:
 
 
 def figure(results: Path, path: Path) -> None:
-    """R^2 against the level, a panel per version."""
+    """R^2 against the level, a panel per version; what the network reaches that was told V* as a line."""
     from matplotlib.figure import Figure  # a machine that only trains needs no matplotlib
 
     table = rows(results)
-    versions = list(dict.fromkeys(row["version"] for row in table))
+    told = {row["agent"]: row["mean"] for row in table if row["version"] == TOLD and row["level"]}
+    versions = [version for version in dict.fromkeys(row["version"] for row in table) if version != TOLD]
     picture = Figure(figsize=(4.8 * len(versions), 4.0), layout="constrained")
     panels = picture.subplots(1, len(versions), sharey=True, squeeze=False)[0]
     for axes, version in zip(panels, versions, strict=True):
@@ -199,6 +278,8 @@ def figure(results: Path, path: Path) -> None:
             axes.plot(levels, [row["mean"] for row in curve], "o-", color=colour, label=LATENTS[latent])
             axes.plot(levels, [row["same_mazes"] for row in curve], ":", color=colour, linewidth=1)
             axes.plot(levels, [row["maze_by_maze"] for row in curve], "--", color=colour, linewidth=1)
+            if latent in told:
+                axes.axhline(told[latent], color=colour, linestyle="-.", linewidth=0.8)
         axes.set_title(f"{version} version", loc="left", fontsize=11, fontweight="bold")
         axes.set(
             xlabel="after level (0: before training)", ylim=(min(0.0, *(r["mean"] for r in table)), 1.02)
@@ -206,13 +287,14 @@ def figure(results: Path, path: Path) -> None:
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("R² of a linear read-out of V*")
-    panels[0].legend(frameon=False, title="dotted: on the mazes of the fit\ndashed: a fit for each maze")
+    panels[0].legend(
+        frameon=False,
+        title="dotted: on the mazes of the fit\ndashed: a fit for each maze\ndash-dotted: told V*",
+    )
     with replacing(path) as temporary:
         picture.savefig(temporary, format="png", dpi=160)
 
 
 def _records(results: Path) -> list[Record]:
-    order = [(version, latent) for version in VERSIONS for latent in LATENTS]
-    return sorted(
-        read_all(results, NAME), key=lambda record: order.index((cast(Any, record.version), record.agent))
-    )
+    order = [(version, latent) for version in (*VERSIONS, TOLD) for latent in LATENTS]
+    return sorted(read_all(results, NAME), key=lambda record: order.index((record.version, record.agent)))

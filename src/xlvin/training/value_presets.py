@@ -6,7 +6,7 @@ from typing import Any
 
 from xlvin.training.config import PPOConfig
 
-Settings = dict[str, Any]  # fields of PPOConfig and DQNConfig, and "inputs" of AgentConfig
+Settings = dict[str, Any]  # fields of PPOConfig and DQNConfig, and "inputs" and "depth" of AgentConfig
 
 # Where Q-learning starts on any small control task.
 Q_LEARNING = PPOConfig(
@@ -24,7 +24,14 @@ TUNED: dict[str, Settings] = {
     "CartPole-v0": {**QUICK, "discount": 0.9, "updates": 1000, "inputs": "bounds"},
     "Acrobot-v1": {"novelty_coef": 1.0},
     "MountainCar-v0": {"novelty_coef": 1.0},
-    "LunarLander-v3": {"reward_scale": 0.05},
+    "LunarLander-v3": {
+        "learning_rate": 5e-4,
+        "updates": 500,
+        "batch": 64,
+        "n_step": 3,
+        "reward_scale": 0.05,
+        "depth": 2,  # as with PPO's tail
+    },
 }
 OWN: dict[str, dict[str, Settings]] = {
     "CartPole-v0": {"vpn": {"learning_rate": 1e-3, "n_step": 1}},
