@@ -110,16 +110,28 @@ def test_labels_are_learned_and_score_apart() -> None:
     assert all(entry["score"] in (0.0, 0.333333, 0.666667, 1.0) for entry in entries)
 
 
+def solved(cell: Cell) -> list[dict[str, float]]:
+    return [{"seed": seed, "score": 0.5, "labelled": 1.0} for seed in cell.config.seed_list]
+
+
+def test_as_many_seeds_as_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning_bed, "solve", solved)
+    for seeds in (2, 3, 2):
+        planning_bed.run(tmp_path, Effort(("depth-1/labels-8/aligned-random",), 1, seeds=seeds))
+    (record,) = read_all(tmp_path, "planning-bed")
+    assert [entry["seed"] for entry in record.seeds] == [0, 1, 2]
+
+
 def test_a_run_keeps_every_cell_and_does_none_twice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     effort = Effort(only=("depth-1/labels-8/aligned-random",), workers=1)
-    entries = [{"seed": 0, "score": 0.5, "labelled": 1.0}]
-    monkeypatch.setattr(planning_bed, "solve", lambda cell: entries)
+    monkeypatch.setattr(planning_bed, "solve", solved)
     planning_bed.run(tmp_path, effort)
     assert "1/1 depth-1/labels-8/aligned-random: 50.0 %" in capsys.readouterr().err
-    planning_bed.run(tmp_path, effort)
-    assert capsys.readouterr().err == ""
+    for seeds in (None, 3):
+        planning_bed.run(tmp_path, replace(effort, seeds=seeds))
+        assert capsys.readouterr().err == "", "a record with more seeds is kept"
     (record,) = read_all(tmp_path, "planning-bed")
     assert record.config["depth"] == 1
     assert record.command == "xlvin reproduce planning-bed --only depth-1/labels-8/aligned-random"

@@ -9,9 +9,15 @@ from xlvin.agents.registry import VALUE_BASED
 from xlvin.experiments import control, imagination, table1
 from xlvin.experiments.control import Cell, keep, run_cell, split
 from xlvin.experiments.workers import Effort
+from xlvin.report import tables
 from xlvin.report.records import read, write
 from xlvin.training.config import Budget
 from xlvin.training.presets import preset
+
+
+@pytest.fixture(autouse=True)
+def two_seeds_make_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "FEWEST", 2)
 
 
 def tiny(agent: str = "ppo", first_seed: int = 0, seeds: int = 2) -> Cell:
@@ -31,6 +37,11 @@ def test_every_version_environment_and_agent_has_its_seeds() -> None:
 def test_only_chooses_by_name() -> None:
     names = {cell.name for cell in table1.cells(Effort(only=("tuned/CartPole-v0/ppo",)))}
     assert names == {"tuned/CartPole-v0/ppo"}
+
+
+def test_fewer_seeds_can_be_asked_for() -> None:
+    cells = table1.cells(Effort(only=("tuned/LunarLander-v3/ppo", "tuned/CartPole-v0/ppo"), seeds=3))
+    assert [cell.config.seed_list for cell in cells] == [(0, 1), (2,), (0, 1, 2)]
 
 
 def test_a_split_cell_keeps_all_seeds() -> None:

@@ -16,12 +16,18 @@ from xlvin.experiments.abstract_runs import AbstractConfig, collect, learn, run,
 from xlvin.experiments.workers import Effort
 from xlvin.latent.abstraction import SYSTEMS
 from xlvin.planner.abstract import PlanConfig
+from xlvin.report import tables
 from xlvin.report.records import Record, provenance, read_all, write
 
 RESULTS = Path(__file__).parents[2] / "results"
 SMALL = AbstractConfig(
     "prae-1", 2, latent=6, hidden=4, epochs=2, plan=PlanConfig(states=16), evaluation_episodes=2
 )
+
+
+@pytest.fixture(autouse=True)
+def two_seeds_make_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "FEWEST", 2)
 
 
 def record(version: str, agent: str, scores: list[float], experiment: str = "table2") -> Record:

@@ -50,14 +50,33 @@ def test_paired_difference_sees_what_unpaired_spread_hides() -> None:
 
 
 def test_summary_by_hand() -> None:
-    assert summarise([3.0]) == {"mean": 3.0, "std": 0.0, "iqm": 3.0, "low": 3.0, "high": 3.0, "seeds": 1}
-    found = summarise([1.0, 2.0, 3.0, 10.0])
-    assert (found["mean"], found["iqm"], found["seeds"]) == (4.0, 2.5, 4)
-    assert found["std"] == pytest.approx(np.sqrt(50 / 3))
-    assert found["low"] < 2.5 < found["high"]
-    of_mean = summarise([1.0, 2.0, 3.0, 10.0], mean)
-    assert (of_mean["low"], of_mean["high"]) == bootstrap_interval([1.0, 2.0, 3.0, 10.0], mean)
-    assert of_mean["high"] != found["high"]
+    assert summarise([3.0]) == {
+        "mean": 3.0,
+        "std": 0.0,
+        "iqm": 3.0,
+        "low": 3.0,
+        "high": 3.0,
+        "seeds": 1,
+        "interval_of": "range",
+    }
+    scores = [1.0, 2.0, 3.0, 4.0, 15.0]
+    found = summarise(scores)
+    assert (found["mean"], found["iqm"], found["seeds"]) == (5.0, 3.0, 5)
+    assert found["std"] == pytest.approx(np.sqrt(130 / 4))
+    assert found["low"] < 3.0 < found["high"]
+    assert (found["low"], found["high"], found["interval_of"]) == (*bootstrap_interval(scores, iqm), "iqm")
+    of_mean = summarise(scores, mean)
+    assert (of_mean["low"], of_mean["high"], of_mean["interval_of"]) == (
+        *bootstrap_interval(scores, mean),
+        "mean",
+    )
+
+
+def test_few_seeds_have_a_range_and_no_interval() -> None:
+    few = summarise([4.0, 1.0, 2.0, 3.0])
+    assert (few["low"], few["high"], few["interval_of"]) == (1.0, 4.0, "range")
+    pair = paired_difference([4.0, 1.0, 2.0], [0.0, 0.0, 0.0])
+    assert (pair["low"], pair["high"]) == (1.0, 4.0)
 
 
 def test_bad_input() -> None:

@@ -6,7 +6,18 @@ import pytest
 from xlvin.errors import XLVINError
 from xlvin.report.pages import embed
 from xlvin.report.records import Record, provenance
-from xlvin.report.tables import markdown, ordered, paired, pivot, plain, rows, spread
+from xlvin.report.tables import (
+    counted,
+    differences,
+    interval_title,
+    markdown,
+    ordered,
+    paired,
+    pivot,
+    plain,
+    rows,
+    spread,
+)
 
 ROWS = [{"agent": "ppo", "mean": -7.25}, {"agent": "xlvin", "mean": 120.0}]
 
@@ -77,8 +88,25 @@ def test_pairs_are_of_shared_seeds_and_not_of_few() -> None:
         record("ppo", "CartPole-v0", [1.0, 5.0, 9.0, 50.0]),
         record("dqn", "CartPole-v0", [0, 2, 7]),
     )
-    assert paired(first, second) == {"seeds": 3, "difference": 2.0, "low": 1.0, "high": 3.0}
+    assert paired(first, second) == {
+        "seeds": 3,
+        "difference": 2.0,
+        "low": 1.0,
+        "high": 3.0,
+        "interval_of": "range",
+    }
     assert paired(first, record("dqn", "CartPole-v0", [0.0, 2.0])) is None
+
+
+def test_a_table_says_what_low_and_high_are() -> None:
+    scores = ([1.0, 2.0], [1.0, 2.0, 3.0, 4.0, 5.0])
+    few, many = rows([record("ppo", "CartPole-v0", each) for each in scores])
+    assert interval_title([few]) == "range"
+    assert interval_title([many]) == "95 % interval"
+    assert interval_title([few, many]) == "95 % interval, of fewer than 5 seeds the range"
+    assert (counted([few]), counted([few, many])) == ("2", "2 to 5")
+    told = differences([{"minus": "ppo", "low": 1.0, "high": 2.0, "interval_of": "range"}])
+    assert told.startswith("Low and high: range.\n\n| minus | low | high |\n")
 
 
 def test_one_seed_has_no_spread() -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Protocol, cast
 
 import tyro
 
-from xlvin.errors import unknown
+from xlvin.errors import XLVINError, unknown
 from xlvin.experiments.workers import Effort
 from xlvin.report.pages import embed
 
@@ -31,6 +31,8 @@ EXPERIMENTS = {
     "table2": "xlvin.experiments.table2",
     "value-predictability": "xlvin.experiments.value_predictability",
 }
+# They measure what is shipped, or read agents whose seeds are theirs.
+FIXED_SEEDS = ("bottleneck", "continual-maze", "embedding-geometry", "executor", "value-predictability")
 EXAMPLES = """
 
 examples:
@@ -77,10 +79,13 @@ def reproduce(
         only: Run only what has this in its name (version/environment/agent); may be given several times.
         workers: Processes at a time; one per core by default.
         device: Where networks live, "cpu" or "cuda".
-        seeds: How many seeds, from 0 on, the records shall hold (atari, pixel-model); those there are kept.
+        seeds: How many seeds, from 0 on, the records shall hold; what they hold already is kept. Not for
+            bottleneck, continual-maze, embedding-geometry, executor and value-predictability.
     """
     if experiment not in EXPERIMENTS:
         raise unknown("experiment", experiment, EXPERIMENTS)
+    if seeds is not None and experiment in FIXED_SEEDS:
+        raise XLVINError(f"The seeds of {experiment} are fixed; leave --seeds out.")
     chosen = cast(Experiment, importlib.import_module(EXPERIMENTS[experiment]))
     if not from_records:
         chosen.run(results, Effort(only, workers, device, seeds))

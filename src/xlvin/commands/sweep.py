@@ -16,6 +16,7 @@ from xlvin.commands.train import configuration
 from xlvin.errors import XLVINError, unknown
 from xlvin.experiments.cluster import LOCAL
 from xlvin.experiments.sweep import TABLE, Cell, Resources, Result, run_sweep
+from xlvin.report.statistics import FEWEST
 from xlvin.report.tables import plain
 from xlvin.training.config import TrainConfig
 
@@ -175,7 +176,8 @@ def print_result(result: Result, folder: Path, as_json: bool) -> None:
         return
     longest = max(result.rows, key=len)
     print(plain(result.rows, [name for name in longest if name != "scores"]))
-    print("\ngreedy return over seeds; iqm is the interquartile mean, low and high its 95 % interval")
+    print("\ngreedy return over seeds; iqm is the interquartile mean, low and high what interval_of says:")
+    print(f"its 95 % interval, or the range of fewer than {FEWEST} seeds")
     print(f"kept in {folder / TABLE}, runs below {folder}")
     for failure in result.failures:
         print(f"failed: {failure['run']}: {failure['error']}", file=sys.stderr)

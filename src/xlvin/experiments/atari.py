@@ -64,9 +64,7 @@ def rows(results: Path) -> list[tables.Row]:
             "agent": agent,
         }
         row |= summarise(record.scores, interval_of=mean)
-        row |= {"interval_of": "mean"} | {
-            f"final_{key}": final[key] for key in ("mean", "std", "low", "high")
-        }
+        row |= {f"final_{key}": final[key] for key in ("mean", "std", "low", "high")}
         found.append(row)
     return found
 
@@ -90,7 +88,7 @@ def summary(results: Path) -> str:
     final = [row | {"published PPO": PUBLISHED_PPO[row["game"]]} for row in final]
     parts = [
         "Area under the curve over its length, which is the clipped reward of a game averaged over the run: "
-        f"mean over seeds (95 % interval; seeds).\n\n{tables.markdown(area)}",
+        f"mean over seeds ({tables.interval_title(table)}; seeds).\n\n{tables.markdown(area)}",
         "The game's own score in the last tenth of the run, mean ± standard deviation over seeds.\n\n"
         + tables.markdown(final),
     ]
@@ -100,7 +98,7 @@ def summary(results: Path) -> str:
                 "game": row["game"],
                 "xlvin-r minus": row["xlvin-r minus"],
                 "difference": f"{row['difference']:+.2f}",
-                "95 % interval": f"{row['low']:+.2f} to {row['high']:+.2f}",
+                tables.interval_title(differences): f"{row['low']:+.2f} to {row['high']:+.2f}",
                 "seeds": row["seeds"],
             }
             for row in differences

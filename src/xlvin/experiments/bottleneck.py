@@ -101,7 +101,6 @@ def rows(results: Path) -> list[tables.Row]:
     return [
         {"version": record.version, "environment": record.environment, "agent": record.agent, "noise": level}
         | summarise([entry["accuracy"][index] for entry in record.seeds], interval_of=mean)
-        | {"interval_of": "mean"}
         for record in _records(results)
         for index, level in enumerate(record.config["levels"])
     ]

@@ -65,7 +65,7 @@ def rows(results: Path) -> list[tables.Row]:
 
 
 def comparisons(results: Path) -> list[tables.Row]:
-    """The first agent minus each other, paired over seeds, with 95 % intervals."""
+    """The first agent minus each other, paired over seeds."""
     known, found = _known(results), []
     for version, environment in _cases(known):
         first = known.get((version, environment, AGENTS[0]))
@@ -93,7 +93,7 @@ def summary(results: Path) -> str:
         f"The worst seed.\n\n{tables.markdown(least, columns)}",
     ]
     if differences := comparisons(results):
-        parts.append(f"### Paired differences over seeds\n\n{tables.markdown(differences)}")
+        parts.append(f"### Paired differences over seeds\n\n{tables.differences(differences)}")
     return "\n\n".join(parts)
 
 

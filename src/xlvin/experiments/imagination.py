@@ -85,7 +85,7 @@ def rows(results: Path) -> list[tables.Row]:
 
 
 def comparisons(results: Path) -> list[tables.Row]:
-    """The agent minus each other, and minus itself without a part, paired over seeds, with 95 % intervals."""
+    """The agent minus each other, and minus itself without a part, paired over seeds."""
     ours = {(r.version, r.environment, r.agent): r for r in read_all(results, NAME)}
     others = {("tuned", r.environment, r.agent): r for r in _table1(results) if r.version == "tuned"}
     found = []
@@ -141,9 +141,9 @@ def summary(results: Path) -> str:
         shown = tables.pivot(without, "version", "environment", _counted)
         parts.append(f"### Without a part, at the paper's data\n\n{tables.markdown(shown)}")
     if differences := comparisons(results):
-        parts.append(f"### Paired differences over seeds\n\n{tables.markdown(differences)}")
+        parts.append(f"### Paired differences over seeds\n\n{tables.differences(differences)}")
     if executors := pretraining(results):
-        parts.append(f"### What the executor's pretraining earns\n\n{tables.markdown(executors)}")
+        parts.append(f"### What the executor's pretraining earns\n\n{tables.differences(executors)}")
     return "\n\n".join(parts)
 
 

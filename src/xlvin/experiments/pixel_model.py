@@ -127,7 +127,7 @@ def rows(results: Path) -> list[tables.Row]:
     found: list[dict[str, Any]] = []
     for agent, record in _compared(results).items():
         row = {"version": VERSION, "environment": ENVIRONMENT, "agent": agent}
-        found.append(row | summarise(record.scores, interval_of=mean) | {"interval_of": "mean"})
+        found.append(row | summarise(record.scores, interval_of=mean))
     for name in ("foreground", "background", "spread"):
         values = [entry[name] for entry in _record(results).seeds if name in entry]
         if values:
@@ -138,11 +138,12 @@ def rows(results: Path) -> list[tables.Row]:
 def summary(results: Path) -> str:
     """Reward beside XLVIN-R and PPO, and what the painting is worth, as Markdown."""
     table = rows(results)
+    title = tables.interval_title(table)
     lines = [
         {
             "agent": row["agent"],
             "clipped reward of a game, averaged over the run": f"{row['mean']:.2f}",
-            "95 % interval": f"{row['low']:.2f} to {row['high']:.2f}" if row["seeds"] > 1 else "",
+            title: f"{row['low']:.2f} to {row['high']:.2f}" if row["seeds"] > 1 else "",
             "seeds": row["seeds"],
         }
         for row in table

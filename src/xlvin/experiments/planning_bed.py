@@ -30,7 +30,7 @@ from xlvin.mdp.value_iteration import optimal_actions, value_iteration
 from xlvin.report import tables
 from xlvin.report.bed_figure import save_bed_figure
 from xlvin.report.records import Record, provenance, read, read_all, write
-from xlvin.report.statistics import mean, paired_difference, summarise
+from xlvin.report.statistics import mean, summarise
 from xlvin.training.adam import Adam
 from xlvin.training.seeding import derive_seed
 from xlvin.training.stack import Stack
@@ -241,7 +241,8 @@ def cells(effort: Effort) -> list[Cell]:
     grid = [(arm, _depth(arm, DEPTH), labels) for arm in ARMS for labels in LABELS]
     grid += [(arm, depth, FEW) for arm in DEEP for depth in DEPTHS if depth != DEPTH]
     grid += [(arm, DEPTH, FEW) for arm in ABLATIONS]
-    found = [Cell(*job, device=effort.device) for job in grid]
+    config = BedConfig() if effort.seeds is None else BedConfig(seeds=effort.seeds)
+    found = [Cell(*job, config, effort.device) for job in grid]
     return [cell for cell in found if effort.wants(cell.name)]
 
 
@@ -279,9 +280,15 @@ def _resolved(cell: Cell) -> dict[str, Any]:
 
 
 def _done(results: Path, cell: Cell) -> bool:
-    """Whether the record is there, made with these settings."""
+    """Whether the record is there, made with these settings and at least as many seeds."""
     path = results.joinpath(NAME, *cell.name.split("/")[:2], f"{cell.arm}.json")
-    return path.exists() and read(path).config == _resolved(cell)
+    return path.exists() and holds(read(path), _resolved(cell))
+
+
+def holds(record: Record, wanted: dict[str, Any]) -> bool:
+    """Whether a record has all seeds of a configuration, made with the rest of it."""
+    kept = record.config
+    return kept == wanted | {"seeds": kept.get("seeds")} and len(record.seeds) >= int(wanted["seeds"])
 
 
 def rows(results: Path) -> list[tables.Row]:
@@ -289,7 +296,6 @@ def rows(results: Path) -> list[tables.Row]:
     found = [
         {"agent": record.agent, "depth": record.config["depth"], "labels": record.config["labels"]}
         | summarise(record.scores, interval_of=mean)
-        | {"interval_of": "mean"}
         for record in _records(results).values()
     ]
     order = [*ARMS, *ABLATIONS]
@@ -304,9 +310,11 @@ def comparisons(results: Path) -> list[tables.Row]:
     wanted += [(FEW, DEPTH, BEST, other) for other in ABLATIONS]
     found = []
     for labels, depth, *pair in dict.fromkeys(wanted):
-        first, second = (records[_depth(arm, depth), labels, arm].scores for arm in pair)
-        points = {key: 100.0 * value for key, value in paired_difference(first, second).items()}
-        found.append({"labels": labels, "depth": depth, "first": pair[0], "second": pair[1]} | points)
+        first, second = (records[_depth(arm, depth), labels, arm] for arm in pair)
+        if (told := tables.paired(first, second)) is not None:
+            points = {key: 100.0 * told[key] for key in ("difference", "low", "high")}
+            who = {"labels": labels, "depth": depth, "first": pair[0], "second": pair[1]}
+            found.append(who | told | points)
     return found
 
 
@@ -324,19 +332,19 @@ def summary(results: Path) -> str:
             "depth": row["depth"],
             "difference": f"{row['first']} - {row['second']}",
             "points": f"{row['difference']:+.1f}",
-            "95 % interval": f"{row['low']:+.1f} to {row['high']:+.1f}",
+            tables.interval_title(compared): f"{row['low']:+.1f} to {row['high']:+.1f}",
         }
         for row in compared
     ]
-    return "\n\n".join(
-        (
-            f"Accuracy (%) by number of labels, depth {DEPTH}; mean ± standard deviation over "
-            f"{table[0]['seeds']} seeds.\n\n{_pivoted(base, 'labels')}",
-            f"By depth, {FEW} labels.\n\n{_pivoted(deep, 'depth')}",
-            f"Ablations of `{BEST}`, depth {DEPTH}, {FEW} labels.\n\n{tables.markdown(by_ablation)}",
-            f"Paired differences over seeds.\n\n{tables.markdown(differences)}",
-        )
-    )
+    parts = [
+        f"Accuracy (%) by number of labels, depth {DEPTH}; mean ± standard deviation over "
+        f"{tables.counted(table)} seeds.\n\n{_pivoted(base, 'labels')}",
+        f"By depth, {FEW} labels.\n\n{_pivoted(deep, 'depth')}",
+        f"Ablations of `{BEST}`, depth {DEPTH}, {FEW} labels.\n\n{tables.markdown(by_ablation)}",
+    ]
+    if differences:
+        parts.append(f"Paired differences over seeds.\n\n{tables.markdown(differences)}")
+    return "\n\n".join(parts)
 
 
 def figure(results: Path, path: Path) -> None:

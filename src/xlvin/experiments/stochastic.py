@@ -9,11 +9,11 @@ from pathlib import Path
 
 from xlvin.experiments import stochastic_bed as bed
 from xlvin.experiments.control import Cell, run_cells, split
+from xlvin.experiments.planning_bed import holds
 from xlvin.experiments.workers import Effort, run_jobs
 from xlvin.files import replacing
 from xlvin.report import tables
-from xlvin.report.records import Record, read, read_all, write
-from xlvin.report.statistics import paired_difference
+from xlvin.report.records import read, read_all, write
 from xlvin.training.config import Budget
 from xlvin.training.presets import preset
 
@@ -67,9 +67,9 @@ def run(results: Path, effort: Effort | None = None) -> None:
 
 
 def _done(results: Path, cell: bed.BedCell) -> bool:
-    """Whether the record of a bed's cell is there, made with these settings."""
+    """Whether the record of a bed's cell is there, made with these settings and at least as many seeds."""
     path = results.joinpath(NAME, *cell.name.split("/")[:2], f"{cell.arm}.json")
-    return path.exists() and read(path).config == bed.resolved(cell)
+    return path.exists() and holds(read(path), bed.resolved(cell))
 
 
 def rows(results: Path) -> list[tables.Row]:
@@ -89,7 +89,7 @@ def _rows(results: Path) -> tuple[list[tables.Row], list[tables.Row]]:
 
 
 def comparisons(results: Path) -> list[tables.Row]:
-    """Several outcomes minus their mean, paired over seeds, with 95 % intervals."""
+    """Several outcomes minus their mean, paired over seeds."""
     records = {(r.environment, r.version, r.agent): r for r in read_all(results, NAME)}
     wanted = [
         (environment, version, first, second)
@@ -102,23 +102,9 @@ def comparisons(results: Path) -> list[tables.Row]:
     found = []
     for environment, version, *names in wanted:
         first, second = (records.get((environment, version, name)) for name in names)
-        if first is not None and second is not None:
-            row = {"world": environment, "data": version, "difference": " - ".join(names)}
-            found.append(row | _paired(first, second))
+        if first and second and (pair := tables.paired(first, second)):
+            found.append({"world": environment, "data": version, "compared": " - ".join(names)} | pair)
     return found
-
-
-def _paired(first: Record, second: Record) -> tables.Row:
-    ours, theirs = (
-        {entry["seed"]: float(entry["score"]) for entry in record.seeds} for record in (first, second)
-    )
-    shared = sorted(ours.keys() & theirs.keys())
-    pair = paired_difference([ours[seed] for seed in shared], [theirs[seed] for seed in shared])
-    return {
-        "mean": f"{pair['difference']:+.3f}",
-        "95 % interval": f"{pair['low']:+.3f} to {pair['high']:+.3f}",
-        "seeds": len(shared),
-    }
 
 
 def summary(results: Path) -> str:
@@ -140,7 +126,18 @@ def summary(results: Path) -> str:
             f"### Gambles\n\nOptimal decisions (%), mean ± standard deviation over seeds.\n\n{table}"
         )
     if differences := comparisons(results):
-        parts.append(f"### Several outcomes minus their mean\n\n{tables.markdown(differences)}")
+        shown = [
+            {
+                "world": row["world"],
+                "data": row["data"],
+                "difference": row["compared"],
+                "mean": f"{row['difference']:+.3f}",
+                tables.interval_title(differences): f"{row['low']:+.3f} to {row['high']:+.3f}",
+                "seeds": row["seeds"],
+            }
+            for row in differences
+        ]
+        parts.append(f"### Several outcomes minus their mean\n\n{tables.markdown(shown)}")
     return "\n\n".join(parts)
 
 

@@ -11,7 +11,6 @@ from xlvin.experiments.workers import Effort
 from xlvin.files import replacing
 from xlvin.report import tables
 from xlvin.report.records import Record, read_all
-from xlvin.report.statistics import paired_difference
 from xlvin.training.presets import CONTROL, Version, preset
 
 NAME = "table1"
@@ -57,13 +56,13 @@ COMPARED = {
 
 def cells(effort: Effort) -> list[Cell]:
     """Everything the table needs, the longest training first."""
-    found = []
+    found, seeds = [], effort.seeds or SEEDS
     for environment in ("LunarLander-v3", "Acrobot-v1", "MountainCar-v0", "CartPole-v0"):
         for version in VERSIONS:
             for agent in AGENTS if version == "paper" else ALL:
-                config = replace(preset(environment, agent, version), seeds=SEEDS)
+                config = replace(preset(environment, agent, version), seeds=seeds)
                 cell = Cell(version, config, effort.device)
-                size = SIDE_BY_SIDE.get(environment, SEEDS) if effort.device == "cpu" else SEEDS
+                size = SIDE_BY_SIDE.get(environment, seeds) if effort.device == "cpu" else seeds
                 found += split(cell, size)
     return [cell for cell in found if effort.wants(cell.name)]
 
@@ -89,25 +88,16 @@ def _records(results: Path) -> list[Record]:
 
 
 def comparisons(results: Path, agent: str = "xlvin-r") -> list[tables.Row]:
-    """An agent minus each other one, paired over seeds, with a 95 % interval."""
-    scores = {
-        (record.version, record.environment, record.agent): {
-            e["seed"]: float(e["score"]) for e in record.seeds
-        }
-        for record in read_all(results, NAME)
-    }
+    """An agent minus each other one, paired over seeds."""
+    known = {(r.version, r.environment, r.agent): r for r in read_all(results, NAME)}
     found = []
     for version in VERSIONS:
         for environment in CONTROL:
             for other in COMPARED[agent]:
-                first = scores.get((version, environment, agent), {})
-                second = scores.get((version, environment, other), {})
-                shared = sorted(first.keys() & second.keys())
-                if len(shared) > 1:
-                    pair = paired_difference([first[s] for s in shared], [second[s] for s in shared])
-                    found.append(
-                        {"version": version, "environment": environment, f"{agent} minus": other} | pair
-                    )
+                first, second = (known.get((version, environment, name)) for name in (agent, other))
+                if first and second and (pair := tables.paired(first, second)):
+                    who = {"version": version, "environment": environment, f"{agent} minus": other}
+                    found.append(who | pair)
     return found
 
 
@@ -118,10 +108,9 @@ def summary(results: Path) -> str:
     for version in VERSIONS:
         chosen = [row for row in table if row["version"] == version]
         if chosen:
-            counts = sorted({row["seeds"] for row in chosen})
-            many = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+            many, bounds = tables.counted(chosen), tables.interval_title(chosen)
             shown = tables.pivot(chosen, "agent", "environment", _cell)
-            legend = f"Mean ± standard deviation over {many} seeds (interquartile mean; its 95 % interval)."
+            legend = f"Mean ± standard deviation over {many} seeds (interquartile mean; its {bounds})."
             parts.append(f"### This library, {version} version\n\n{legend}\n\n{tables.markdown(shown)}")
     differences = [tables.markdown(shown) for agent in COMPARED if (shown := _differences(results, agent))]
     if differences:
@@ -147,15 +136,16 @@ def headline(results: Path) -> str:
 
 
 def _differences(results: Path, agent: str) -> list[tables.Row]:
+    found = comparisons(results, agent)
     return [
         {
             "version": row["version"],
             "environment": row["environment"],
             f"{agent} minus": row[f"{agent} minus"],
             "difference": f"{row['difference']:+.1f}",
-            "95 % interval": f"{row['low']:+.1f} to {row['high']:+.1f}",
+            tables.interval_title(found): f"{row['low']:+.1f} to {row['high']:+.1f}",
         }
-        for row in comparisons(results, agent)
+        for row in found
     ]
 
 

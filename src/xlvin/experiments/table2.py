@@ -19,7 +19,6 @@ from xlvin.files import replacing
 from xlvin.latent.abstraction import SYSTEMS
 from xlvin.report import tables
 from xlvin.report.records import Record, add, provenance, read, read_all
-from xlvin.report.statistics import paired_difference
 from xlvin.training.config import Budget, PPOConfig, TrainConfig
 from xlvin.training.presets import preset
 
@@ -168,21 +167,16 @@ def _records(results: Path) -> dict[tuple[int, str], Record]:
 
 
 def comparisons(results: Path) -> list[tables.Row]:
-    """prae-5 minus each other system from the same trajectories, paired over seeds, with 95 % intervals."""
+    """prae-5 minus each other system from the same trajectories, paired over seeds."""
     records, found = _records(results), []
     for budget in BUDGETS:
-        first = _scores(records.get((budget, BEST)))
+        best = records.get((budget, BEST))
         for (trajectories, agent), record in records.items():
-            second = _scores(record)
-            shared = sorted(first.keys() & second.keys())
-            if trajectories == budget and agent != BEST and len(shared) > 1:
-                pair = paired_difference([first[s] for s in shared], [second[s] for s in shared])
+            if best is None or trajectories != budget or agent == BEST:
+                continue
+            if pair := tables.paired(best, record):
                 found.append({"trajectories": budget, f"{BEST} minus": agent} | pair)
     return found
-
-
-def _scores(record: Record | None) -> dict[int, float]:
-    return {} if record is None else {entry["seed"]: float(entry["score"]) for entry in record.seeds}
 
 
 def summary(results: Path) -> str:
@@ -196,11 +190,9 @@ def summary(results: Path) -> str:
             line[f"{budget} trajectories, printed"] = _printed(budget, agent)
             line[f"{budget} trajectories, here"] = _cell(cells.get((budget, agent)))
         lines.append(line)
-    counts = sorted({row["seeds"] for row in table})
-    many = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     legend = (
-        f"Mean ± standard deviation; here over {many} seeds (interquartile mean; its 95 % interval), printed "
-        "over 5."
+        f"Mean ± standard deviation; here over {tables.counted(table)} seeds (interquartile mean; its "
+        f"{tables.interval_title(table)}), printed over 5."
     )
     parts = [f"{legend}\n\n{tables.markdown(lines)}"]
     if differences := comparisons(results):
@@ -209,7 +201,7 @@ def summary(results: Path) -> str:
                 "trajectories": row["trajectories"],
                 f"{BEST} minus": row[f"{BEST} minus"],
                 "difference": f"{row['difference']:+.1f}",
-                "95 % interval": f"{row['low']:+.1f} to {row['high']:+.1f}",
+                tables.interval_title(differences): f"{row['low']:+.1f} to {row['high']:+.1f}",
             }
             for row in differences
         ]

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from xlvin.files import replacing
+from xlvin.report.statistics import FEWEST
 
 Array = NDArray[np.float64]
 # Okabe and Ito; an agent has the same colour in every figure.
@@ -30,7 +31,9 @@ class Panel:
 
 
 def band(curves: Array, confidence: float = 0.95, resamples: int = 2000) -> tuple[Array, Array]:
-    """The percentile bootstrap interval of the mean over seeds at every point, of curves [seeds, points]."""
+    """The bootstrap interval of the mean at every point of curves [seeds, points]; of few seeds the range."""
+    if len(curves) < FEWEST:
+        return curves.min(0), curves.max(0)
     draws = np.random.default_rng(0).integers(len(curves), size=(resamples, len(curves)))
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(curves[draws].mean(1), (tail, 1.0 - tail), axis=0)

@@ -18,8 +18,8 @@ from xlvin.report.statistics import summarise
 TITLE = "Results beside the paper's"
 INTRODUCTION = (
     "Every number comes from a record: one JSON file per experiment, version, environment and agent, with "
-    "the score of each seed. Intervals are 95 % bootstrap intervals of the interquartile mean over seeds, "
-    "unless a table says otherwise."
+    "the score of each seed. Intervals are 95 % bootstrap intervals of the interquartile mean over seeds "
+    "unless a table says otherwise; of fewer than 5 seeds they are the range."
 )
 
 # Longer summaries are folded.
@@ -150,7 +150,7 @@ def _row(record: Record) -> tables.Row:
         "mean": f"{found['mean']:.4g}",
         "std": f"{found['std']:.3g}",
         "iqm": f"{found['iqm']:.4g}",
-        "95 % interval": f"{found['low']:.4g} to {found['high']:.4g}",
+        "low to high": f"{found['low']:.4g} to {found['high']:.4g}",
         "command": f"`{record.command}`",
         "seconds": f"{record.seconds:.0f}",
         "machine": _machine(record),

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from xlvin.errors import XLVINError
+from xlvin.report import statistics
 from xlvin.report.records import Record
 from xlvin.report.statistics import paired_difference, summarise
 
 Row = dict[str, Any]
-FEWEST = 3  # shared seeds that an interval is told of
+FEWEST = 3  # shared seeds of which a difference is told
 
 
 def rows(records: Iterable[Record]) -> list[Row]:
@@ -23,7 +24,7 @@ def rows(records: Iterable[Record]) -> list[Row]:
 
 
 def paired(first: Record, second: Record) -> Row | None:
-    """The first minus the second over shared seeds, with a 95 % interval; None if these are few."""
+    """The first minus the second over shared seeds, low, high, and what these are; None if seeds are few."""
     ours, theirs = (
         {entry["seed"]: float(entry["score"]) for entry in record.seeds} for record in (first, second)
     )
@@ -31,7 +32,29 @@ def paired(first: Record, second: Record) -> Row | None:
     if len(shared) < FEWEST:
         return None
     pair = paired_difference([ours[seed] for seed in shared], [theirs[seed] for seed in shared])
-    return {"seeds": len(shared), **pair}
+    name = statistics.interval_name(statistics.mean, len(shared))
+    return {"seeds": len(shared), **pair, "interval_of": name}
+
+
+def interval_title(table: Sequence[Row]) -> str:
+    """What low and high of these rows are, in words for a reader."""
+    ranges = [row["interval_of"] == statistics.RANGE for row in table]
+    if all(ranges):
+        return "range"
+    few = f", of fewer than {statistics.FEWEST} seeds the range" if any(ranges) else ""
+    return f"95 % interval{few}"
+
+
+def counted(table: Iterable[Row]) -> str:
+    """How many seeds the rows have: "20", or "20 to 24"."""
+    counts = sorted({row["seeds"] for row in table})
+    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+
+
+def differences(table: Sequence[Row]) -> str:
+    """Rows of `paired` as Markdown, and above them what low and high are."""
+    columns = [name for name in table[0] if name != "interval_of"]
+    return f"Low and high: {interval_title(table)}.\n\n{markdown(table, columns)}"
 
 
 def spread(row: Row, digits: int = 1) -> str:
