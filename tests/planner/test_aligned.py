@@ -245,6 +245,15 @@ def test_impossible_planners_are_refused(options: dict, told: str) -> None:
         make(2, **{"depth": 1, **options})
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+def test_states_that_are_no_batch_are_refused(depth: int) -> None:
+    planner = make(2, depth)
+    for shape in ((LATENT,), (2, 3, LATENT), (3, LATENT + 1)):
+        for method in (planner, planner.tree):
+            with pytest.raises(XLVINError, match="give a batch of embeddings"):
+                method(torch.zeros(shape).double())
+
+
 def test_an_executor_without_discount_is_refused() -> None:
     with pytest.raises(XLVINError, match="discount is 0"):
         AlignedPlanner(Executor(), TransitionModel(2, 2, 2), 1, executor_discount=0.0)

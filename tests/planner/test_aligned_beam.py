@@ -92,6 +92,15 @@ def test_members_of_a_stack_choose_their_own_paths() -> None:
     torch.testing.assert_close(together, torch.stack([planner(batch).value for batch in batches]))
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+def test_states_that_are_no_batch_are_refused(depth: int) -> None:
+    planner = make(depth, 2)
+    for shape in ((LATENT,), (2, 3, LATENT), (3, LATENT + 1)):
+        for method in (planner, planner.tree):
+            with pytest.raises(XLVINError, match="give a batch of embeddings"):
+                method(torch.zeros(shape).double())
+
+
 def test_a_beam_keeps_something() -> None:
     with pytest.raises(XLVINError, match="beam is 0; give at least 1"):
         make(2, 0)

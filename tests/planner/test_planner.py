@@ -249,6 +249,18 @@ def test_bad_options_are_told(options: dict, words: str) -> None:
         Planner(Processor(ExecutorConfig(WIDTH)), TransitionModel(LATENT, 2, 3), **{"depth": 1, **options})
 
 
+SHAPES = [(LATENT,), (2, 3, LATENT), (2, 1, LATENT), (3, LATENT + 1), ()]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("depth", "beam"), [(0, None), (1, None), (2, None), (2, 2)])
+def test_states_that_are_no_batch_are_refused(depth: int, beam: int | None, shape: tuple[int, ...]) -> None:
+    planner, wrong = make(2, depth, beam=beam), torch.zeros(shape).double()
+    for method in (planner, planner.tree):
+        with pytest.raises(XLVINError, match=r"give a batch of embeddings, \[B, 4\]"):
+            method(wrong)
+
+
 def test_a_tree_that_no_memory_holds_is_refused() -> None:
     for depth in (26, 10**9):  # a level of 2^25 nodes, and of more than can be written down
         planner = make(2, depth)

@@ -16,6 +16,7 @@ from xlvin.executor.network import Executor
 from xlvin.latent.transition import TransitionModel
 from xlvin.planner.aligned import AlignedPlanner, ValuedTree
 from xlvin.planner.backup import ActionValues
+from xlvin.planner.tree import check_root
 
 
 class _Grown(NamedTuple):
@@ -69,6 +70,7 @@ class SparseAlignedPlanner(AlignedPlanner):
         return ValuedTree(tuple(grown.nodes), (root, *below), kept=tuple(grown.kept))
 
     def _grow(self, embedding: Tensor) -> _Grown:
+        check_root(self.transition, embedding)
         level, earned = embedding.unsqueeze(0), embedding.new_zeros(1, len(embedding))
         own = self._ground(level)
         grown = _Grown([level], [own], [], [])

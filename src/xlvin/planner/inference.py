@@ -63,7 +63,9 @@ class Recorder:
 
     When modules, parameters or buffers were replaced, or changed in place as optimisers and `load_state_dict`
     change them, it records again. Operations in place on `parameter.data` leave no trace, and to compare all
-    numbers would take a third of the time that acting takes: call `record_anew` after them. Threads take turns.
+    numbers would take a third of the time that acting takes: call `record_anew` after them.
+
+    Threads take turns.
     """
 
     # Beyond this many observations arithmetic outweighs what a recording saves.

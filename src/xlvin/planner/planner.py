@@ -19,7 +19,7 @@ from xlvin.latent.transition import TransitionModel, think
 from xlvin.planner.execution import Step, execute
 from xlvin.planner.execution import Wiring as Wiring
 from xlvin.planner.pieces import in_pieces, piece_size
-from xlvin.planner.tree import Prior, Tree, expand, expand_beam, grow_weighed
+from xlvin.planner.tree import Prior, Tree, check_root, expand, expand_beam, grow_weighed
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +106,7 @@ class Planner(nn.Module):
     def forward(self, embedding: Tensor) -> Tensor:
         """The executed embeddings of states [B, k], [B, w]."""
         if self.depth == 0:
+            check_root(self.transition, embedding)
             return cast(Tensor, self.project(embedding))
         if self.beam is None:
             return self._execute_full(embedding)

@@ -50,6 +50,15 @@ def check_size(branches: int, depth: int) -> None:
         )
 
 
+def check_root(transition: TransitionModel, root: Tensor) -> None:
+    """Refuse states that are not [B, k]: other dimensions would be taken for levels of the tree."""
+    if root.dim() != 2 or root.shape[1] != transition.width:
+        raise XLVINError(
+            f"The states to plan from have shape {tuple(root.shape)}; give a batch of embeddings, "
+            f"[B, {transition.width}]."
+        )
+
+
 def grow(transition: TransitionModel, root: Tensor, depth: int) -> list[Tensor]:
     """The embeddings of every level down to `depth`, [A^d, B, k] each; root [B, k]."""
     return grow_weighed(transition, root, depth)[0]
@@ -60,6 +69,7 @@ def grow_weighed(transition: TransitionModel, root: Tensor, depth: int) -> tuple
 
     Where actions have one outcome, there are no chances.
     """
+    check_root(transition, root)
     check_size(transition.branches, depth)
     levels, chances = [root.unsqueeze(0)], []
     for _ in range(depth):
@@ -87,6 +97,7 @@ def expand_beam(transition: TransitionModel, root: Tensor, depth: int, beam: int
     Time and memory grow with depth * beam. A level with room for everything keeps everything. Which paths are
     kept is a choice, not a function with a gradient: the prior must learn from a loss of its own.
     """
+    check_root(transition, root)
     if transition.samples > 1:
         return _expand_sampled_beam(transition, root, depth, beam, prior)
     actions, batch = transition.actions, len(root)
