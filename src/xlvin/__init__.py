@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xlvin.latent.transition import TransitionModel
     from xlvin.planner.planner import Planner
     from xlvin.training.api import load, train
-    from xlvin.training.config import Budget, PPOConfig, TrainConfig
+    from xlvin.training.config import Budget, DQNConfig, ImaginationConfig, PPOConfig, TrainConfig
     from xlvin.training.run import Result
 
 __version__ = "0.1.0"
@@ -29,7 +29,9 @@ _HOMES = {
     "Agent": "agents.base",
     "AgentConfig": "agents.base",
     "Budget": "training.config",
+    "DQNConfig": "training.config",
     "Executor": "executor.network",
+    "ImaginationConfig": "training.config",
     "ImaginedTree": "agents.tree",
     "PPOConfig": "training.config",
     "Planner": "planner.planner",
@@ -48,7 +50,9 @@ __all__ = [
     "Agent",
     "AgentConfig",
     "Budget",
+    "DQNConfig",
     "Executor",
+    "ImaginationConfig",
     "ImaginedTree",
     "PPOConfig",
     "Planner",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from xlvin.cli import main
-from xlvin.commands.progress import training_progress
+from xlvin.training.progress import training_progress
 from xlvin.training.config import Budget, TrainConfig
 
 from ..environments import CORRIDOR, CRASH
@@ -145,7 +145,7 @@ def test_progress_in_a_log_tells_round_return_and_time(
 ) -> None:
     import numpy as np
 
-    monkeypatch.setattr("xlvin.commands.progress.LINE_EVERY", -1.0)
+    monkeypatch.setattr("xlvin.training.progress.LINE_EVERY", -1.0)
     config = TrainConfig(budget=Budget(total=20, per_round=5))
     with training_progress(config) as show:
         assert show is not None

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import torch
 import xlvin
 from xlvin.errors import XLVINError
 from xlvin.training.api import configure, override
-from xlvin.training.config import Budget, TrainConfig
+from xlvin.training.config import Budget, ImaginationConfig, TrainConfig
+from xlvin.training.trainer import Trainer
 
-from ..environments import CORRIDOR, PICTURE
+from ..environments import CORRIDOR, PICTURE, Aim, register
 
 SMALL: dict[str, Any] = {"epochs": 1, "hidden": 8, "latent": 6, "evaluation_episodes": 2}
 
@@ -47,6 +49,52 @@ def test_settings_reach_their_place() -> None:
     assert config.evaluation_episodes == 9
 
 
+def test_some_or_all_fields_of_a_part() -> None:
+    start = configure("CartPole-v0")
+    config = override(start, {"imagination": {"horizon": 40}, "ppo": {"clip": 0.3}, "values": {"updates": 3}})
+    assert config.imagination == replace(start.imagination, horizon=40)
+    assert config.imagination.last_iterations > 0
+    assert config.ppo == replace(start.ppo, clip=0.3)
+    assert config.values.updates == 3
+    whole = ImaginationConfig(last_iterations=2)
+    assert override(start, {"imagination": whole}).imagination == whole
+    for settings in ({"imagination": ImaginationConfig(horizon=40)}, {"imagination": {"last_iterations": 0}}):
+        with pytest.raises(
+            XLVINError, match="xlvin-imagine does not imagine with last_iterations 0; set them"
+        ):
+            override(start, settings)
+    assert override(configure("CartPole-v0", "ppo"), {"imagination": ImaginationConfig()}).agent == "ppo"
+    for settings, told in (
+        ({"imagination": {"horizn": 40}}, 'no setting "horizn". Did you mean "horizon"'),
+        ({"imagination": 40}, r"imagination is 40; give xlvin.ImaginationConfig\(...\)"),
+    ):
+        with pytest.raises(XLVINError, match=told):
+            override(start, settings)
+
+
+@pytest.mark.parametrize("bins", [2, [2], (2,) * 7])
+def test_many_dimensions_with_bins_of_ones_own(bins: Any) -> None:
+    register("xlvin-tests/Aim7D-v0", Aim, kwargs={"low": (-1.0,) * 7, "high": (1.0,) * 7})
+    config = override(configure("xlvin-tests/Aim7D-v0"), {"bins": bins})
+    assert config.agent == "xlvin-imagine"
+    trainer = Trainer(replace(config, budget=Budget(total=1)))
+    trainer.close()
+    assert trainer.config.network.bins == (2,) * 7
+
+
+def test_progress_as_the_command_line_shows_it(capsys: pytest.CaptureFixture[str]) -> None:
+    xlvin.train(CORRIDOR, "ppo", trajectories=9, progress=True, **SMALL)
+    first, last = capsys.readouterr().err.splitlines()
+    assert first == f"ppo on {CORRIDOR}, 8 of 9 trajectories (rounds of 4), 1 seed, not kept"
+    assert last.startswith("round 2/2, return ")
+    assert last.endswith(", evaluating")
+    calls: list[tuple[int, int]] = []
+    told = lambda round_, done, metrics: calls.append((round_, done))  # noqa: E731
+    xlvin.train(CORRIDOR, "ppo", trajectories=2, progress=told, **SMALL | {"epochs": 2})
+    assert calls == [(0, 1), (0, 2)]
+    assert not capsys.readouterr().err
+
+
 def test_presets_differ_and_budgets_replace_theirs() -> None:
     tuned, paper = configure("CartPole-v0"), configure("CartPole-v0", preset="paper")
     assert tuned != paper
@@ -67,6 +115,11 @@ def test_the_default_agent_can_learn_from_what_it_sees() -> None:
         (lambda: xlvin.train("CartPole-v0", learning_rat=1), 'Did you mean "learning_rate"'),
         (lambda: xlvin.train("CartPole-v0", zzz=1), "TrainConfig"),
         (lambda: xlvin.train("CartPole-v0", trajectories=1, transitions=1), "one of them"),
+        (lambda: xlvin.train("CartPole-v0", trajectories=3, total=7), "The budget is set twice"),
+        (lambda: xlvin.train("CartPole-v0", trajectories=2.5), "total is 2.5"),  # type: ignore[arg-type]
+        (lambda: xlvin.train("CartPole-v0", seeds=[0, 1]), "give a whole number"),  # type: ignore[arg-type]
+        (lambda: xlvin.train("CartPole-v0", depth=2.0), "depth is 2.0"),
+        (lambda: xlvin.train("CartPole-v0", bins="two"), "bins is 'two'; give a tuple"),
         (lambda: xlvin.train("CartPole-v0", preset="best"), "tuned or paper"),
         (lambda: xlvin.train(gymnasium.make("CartPole-v1")), "env.spec.id"),  # type: ignore[arg-type]
         (lambda: xlvin.load("nowhere.safetensors"), "no file"),

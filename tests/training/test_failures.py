@@ -254,8 +254,12 @@ def test_what_cannot_be_resumed_is_refused(stored: Path, damage: str) -> None:
 
 def test_the_folder_of_another_run_is_refused_and_left_alone(stored: Path) -> None:
     content = {path.name: path.read_bytes() for path in stored.iterdir() if path.is_file()}
-    with pytest.raises(XLVINError, match="other settings"):
-        run(configure(CORRIDOR, STEPS, "xlvin-r", learning_rate=0.5), stored)
+    told = r"other settings \(ppo.learning_rate 0.001 there, 0.5 here; ppo.epochs 2 there, 3 here\); choose"
+    with pytest.raises(XLVINError, match=told):
+        run(configure(CORRIDOR, STEPS, "xlvin-r", learning_rate=0.5, epochs=3), stored)
+    many = {"learning_rate": 0.5, "epochs": 3, "clip": 0.3, "gae_lambda": 0.5}
+    with pytest.raises(XLVINError, match=r"3 here; ppo.clip 0.2 there, 0.3 here; and more\); choose"):
+        run(configure(CORRIDOR, STEPS, "xlvin-r", **many), stored)
     assert content == {path.name: path.read_bytes() for path in stored.iterdir() if path.is_file()}
 
 

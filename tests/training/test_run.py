@@ -1,7 +1,9 @@
 """Runs on disk: what is written, and that a stopped run ends with the bits of one that was never stopped."""
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -198,6 +200,29 @@ def test_folders_without_a_run_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(XLVINError, match="no checkpoint yet"):
         open_run(tmp_path)
+
+
+@pytest.mark.parametrize("rounds", [ROUNDS, 2], ids=["finished", "stopped"])
+def test_a_run_is_not_taken_on_with_another_executor(tmp_path: Path, rounds: int) -> None:
+    shipped = Path(xlvin.__file__).parent / "executor/weights"
+    for suffix in (".safetensors", ".json"):
+        shutil.copy(shipped / f"random-deterministic{suffix}", tmp_path / f"mine{suffix}")
+    config = configure(EPISODES)
+    config = replace(config, network=replace(config.network, executor=str(tmp_path / "mine.safetensors")))
+    with contextlib.suppress(StoppedError):
+        run(config, tmp_path / "run", progress=stop_in(rounds))
+    for suffix in (".safetensors", ".json"):
+        shutil.copy(shipped / f"cartpole-tree{suffix}", tmp_path / f"mine{suffix}")
+    with pytest.raises(XLVINError, match=r"another executor than .*mine.safetensors holds now; choose"):
+        run(config, tmp_path / "run")
+
+
+def test_a_result_is_told_in_a_line(tmp_path: Path) -> None:
+    config = configure(Budget(total=1), "ppo")
+    result = run(config, tmp_path)
+    mean = f"mean {result.scores.mean():.1f}"
+    assert repr(result) == f"<Result ppo on {CORRIDOR}: {mean} of 2 seeds, in {tmp_path}>"
+    assert repr(run(replace(config, seeds=1))).endswith("of 1 seed, not kept>")
 
 
 def test_the_default_folder_stands_for_the_whole_configuration() -> None:

@@ -12,7 +12,7 @@ import tyro
 from numpy.typing import NDArray
 
 from xlvin.agents.base import Agent
-from xlvin.commands.progress import training_progress
+from xlvin.training.progress import training_progress
 from xlvin.envs.environment import Environment
 from xlvin.experiments.table1 import PAPER
 from xlvin.report.plan_figure import save_plan_figure

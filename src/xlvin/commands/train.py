@@ -8,7 +8,7 @@ from pathlib import Path
 import tyro
 
 from xlvin.agents.registry import AGENTS
-from xlvin.commands.progress import training_progress
+from xlvin.training.progress import training_progress
 from xlvin.commands.scores import print_scores
 from xlvin.errors import XLVINError
 from xlvin.training.api import configure

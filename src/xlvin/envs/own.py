@@ -61,12 +61,21 @@ def source_file(name: str) -> Path | None:
     return Path(source).resolve() if source.endswith(".py") else None
 
 
+def with_source(name: str, source: str | None) -> str:
+    """The name with another file before the colon, if its own is not there and the other is."""
+    own = source_file(name)
+    if own is None or own.is_file() or source is None or not Path(source).is_file():
+        return name
+    return f"{source}:{name.rpartition(':')[2]}"
+
+
 def place(error: BaseException) -> str:
     """Where in the user's own files an error arose, as " (corridor.py, line 37)"; "" if in none of them."""
     lines = [
         f" ({path.name}, line {frame.lineno})"
         for frame in traceback.extract_tb(error.__traceback__)
-        if (path := Path(frame.filename)).is_file() and not any(map(path.is_relative_to, LIBRARIES))
+        if (path := Path(frame.filename)).is_file()
+        and not any(path.is_relative_to(library) for library in LIBRARIES)
     ]
     return lines[-1] if lines else ""
 

@@ -28,7 +28,7 @@ from xlvin.report.statistics import summarise
 from xlvin.report.tables import Row
 from xlvin.training.config import TrainConfig
 from xlvin.training.lock import alone_in
-from xlvin.training.run import CHECKPOINT_EVERY, CONFIG, known_returns, make_trainer, run
+from xlvin.training.run import CHECKPOINT_EVERY, CONFIG, differences, known_returns, make_trainer, run
 from xlvin.training.trainer import usable_device
 
 TABLE = "sweep.json"
@@ -198,9 +198,9 @@ def _kept(job: Job) -> Outcome | None:
         stored = TrainConfig.from_dict(json.loads(path.read_text())["config"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise XLVINError(f"{path} is damaged; remove {job.folder} or choose another --folder.") from error
-    if filled_in(job.config, stored) != stored:
+    if told := differences(asdict(stored), asdict(filled_in(job.config, stored))):
         raise XLVINError(
-            f"{job.folder} holds a run with other settings; choose another folder with --folder."
+            f"{job.folder} holds a run with other settings ({told}); choose another folder with --folder."
         )
     returns = known_returns(job.folder, job.config)
     return None if returns is None else Outcome(tuple(returns.mean(1).tolist()))

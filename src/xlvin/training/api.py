@@ -12,11 +12,15 @@ from xlvin.agents.base import Agent
 from xlvin.errors import XLVINError
 from xlvin.training import presets
 from xlvin.training.config import Budget, TrainConfig
+from xlvin.training.progress import announce, training_progress
 from xlvin.training.run import Result, open_run, run
 from xlvin.training.trainer import Progress
 
 # Steps per environment and round when a budget counts transitions.
 ROUND = 128
+# The parts of a configuration; in all but the last, fields are also found by their own name.
+PARTS = ("network", "budget", "values", "ppo", "imagination")
+SEARCHED = PARTS[:-1]
 
 
 def train(
@@ -30,19 +34,33 @@ def train(
     folder: str | Path | None = None,
     device: str = "cpu",
     preset: presets.Version = "tuned",
-    progress: Progress | None = None,
+    progress: Progress | bool = False,
     **settings: Any,
 ) -> Result:
     """Train an agent by name, by default the best there is, on an environment and evaluate it greedily.
 
     The data budget is a number of complete episodes or of environment steps, for each of `seeds` seeds that
-    train side by side. With a `folder` the run is kept there, and the same call resumes it. `settings` are
-    fields of PPOConfig, DQNConfig, AgentConfig and Budget by name, such as `learning_rate=1e-3, depth=3`, and
-    `imagination=ImaginationConfig(...)`.
+    train side by side. With a `folder` the run is kept there, and the same call resumes it.
+
+    `progress=True` shows on standard error what `xlvin train` shows. A function is called instead after every
+    pass over a round's data, with the round (from 0), the passes of it that are done (from 1), and the
+    metrics that are known by then: "return" and "steps", arrays with a number for each seed.
+
+    `settings` are fields of PPOConfig, DQNConfig, AgentConfig and Budget by name, such as
+    `learning_rate=1e-3, depth=3`. Some of a part's fields are set by a dictionary, as in
+    `imagination={"horizon": 40}`, all of them by a configuration, as in `ppo=PPOConfig(...)`.
     """
     config = configure(environment, agent, preset, trajectories, transitions)
     config = override(replace(config, seeds=seeds, first_seed=first_seed), settings)
-    return run(config, None if folder is None else Path(folder), device, progress)
+    if (trajectories is not None or transitions is not None) and {"total", "unit", "budget"} & set(settings):
+        raise XLVINError("The budget is set twice; give trajectories, transitions or a total.")
+    kept = None if folder is None else Path(folder)
+    if not isinstance(progress, bool):
+        return run(config, kept, device, progress)
+    if progress:
+        announce(config, kept)
+    with training_progress(config, not progress, device) as shown:
+        return run(config, kept, device, shown)
 
 
 def load(path: str | Path, seed: int | None = None) -> Agent:
@@ -85,17 +103,46 @@ def configure(
 
 
 def override(config: TrainConfig, settings: dict[str, Any]) -> TrainConfig:
-    """Replace fields by their name, wherever in the configuration they are; `discount` is PPO's."""
-    places: dict[str, Any] = {name: getattr(config, name) for name in ("network", "budget", "values", "ppo")}
-    home = {field.name: place for place, part in places.items() for field in fields(part)}
+    """Replace fields by their name, wherever in the configuration they are; `discount` is PPO's.
+
+    The name of a part takes a whole configuration, or a dictionary with some of its fields.
+    """
+    home = {field.name: place for place in SEARCHED for field in fields(getattr(config, place))}
+    known = [*home, *PARTS, "evaluation_episodes"]
     for name, value in settings.items():
-        if name in ("evaluation_episodes", "imagination"):
+        if name in PARTS and isinstance(value, dict):
+            config = replace(config, **{name: _with(getattr(config, name), value)})
+        elif name in home:
+            config = replace(config, **{home[name]: _with(getattr(config, home[name]), {name: value})})
+        elif name in known:
             config = replace(config, **{name: value})
-        elif name not in home:
-            near = difflib.get_close_matches(name, [*home, "evaluation_episodes", "imagination"], 1)
-            hint = f' Did you mean "{near[0]}"?' if near else " See xlvin.TrainConfig for all of them."
-            raise XLVINError(f'There is no setting "{name}".{hint}')
         else:
-            part: Any = getattr(config, home[name])
-            config = replace(config, **{home[name]: replace(part, **{name: value})})
+            raise _missing(name, known)
+    return check_imagination(config)
+
+
+def check_imagination(config: TrainConfig) -> TrainConfig:
+    """The configuration, unless its agent is to imagine and does not."""
+    if config.agent in registry.IMAGINING and config.imagination.last_iterations == 0:
+        raise XLVINError(
+            f"{config.agent} does not imagine with last_iterations 0; set them, as in "
+            'imagination={"last_iterations": 60}, or choose an agent without "-imagine".'
+        )
     return config
+
+
+def _with(part: Any, settings: dict[str, Any]) -> Any:
+    """A part of a configuration with other values of some fields."""
+    known = [field.name for field in fields(part)]
+    for name in settings:
+        if name not in known:
+            raise _missing(name, known)
+    if isinstance(bins := settings.get("bins"), int | list):  # one number is for all dimensions
+        settings = {**settings, "bins": (bins,) if isinstance(bins, int) else tuple(bins)}
+    return replace(part, **settings)
+
+
+def _missing(name: str, known: list[str]) -> XLVINError:
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f' Did you mean "{near[0]}"?' if near else " See xlvin.TrainConfig for all of them."
+    return XLVINError(f'There is no setting "{name}".{hint}')

@@ -1,6 +1,6 @@
 """A training run on disk: resolved configuration, metrics, checkpoints, evaluation.
 
-config.json              the resolved configuration, versions, and the executor's hash
+config.json              the resolved configuration, versions, the executor's hash, the environment's file
 metrics.jsonl            one line per round and seed
 tensorboard/             the same for TensorBoard
 checkpoint.safetensors   weights, optimiser, environments: all a resumed run needs
@@ -15,7 +15,7 @@ import json
 import os
 import platform
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from xlvin.agents import registry
 from xlvin.agents.base import Agent
 from xlvin.agents.networks import UNTRAINED
 from xlvin.envs.atari import is_atari
+from xlvin.envs.own import source_file, with_source
 from xlvin.errors import XLVINError
 from xlvin.executor.artefact import load_provenance
 from xlvin.files import unwritable, write_atomically, write_json
@@ -56,7 +57,7 @@ PACKAGES = ("xlvin", "torch", "numpy", "gymnasium", "safetensors")
 CHECKPOINT_EVERY = 20.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """A finished run."""
 
@@ -64,6 +65,12 @@ class Result:
     config: TrainConfig  # as resolved
     agents: list[Agent]  # one per seed
     returns: NDArray[np.float64]  # [S, episodes] greedy evaluation
+
+    def __repr__(self) -> str:
+        config, mean = self.config, self.scores.mean()
+        kept = "not kept" if self.folder is None else f"in {self.folder}"
+        seeds = "1 seed" if config.seeds == 1 else f"{config.seeds} seeds"
+        return f"<Result {config.agent} on {config.environment}: mean {mean:.1f} of {seeds}, {kept}>"
 
     @property
     def agent(self) -> Agent:
@@ -130,7 +137,10 @@ def make_trainer(config: TrainConfig, device: str = "cpu") -> Trainer | FrameTra
 
 
 def open_run(folder: Path) -> tuple[TrainConfig, list[Agent]]:
-    """The configuration and the agents of a run's last checkpoint."""
+    """The configuration and the agents of a run's last checkpoint.
+
+    An environment's file that is not found from here is looked for where it was at training.
+    """
     if not (folder / CONFIG).is_file():
         raise XLVINError(f"{folder} holds no run; give the folder that `xlvin train` printed.")
     path = folder / CHECKPOINT
@@ -149,7 +159,25 @@ def open_run(folder: Path) -> tuple[TrainConfig, list[Agent]]:
         registry.restore(description, {name: weight[index] for name, weight in weights.items()}, str(path))
         for index in range(config.seeds)
     ]
-    return config, agents
+    source = _stored(folder).get("environment_file")
+    return replace(config, environment=with_source(config.environment, source)), agents
+
+
+def kept_rounds(folder: Path) -> int:
+    """How many whole rounds the last checkpoint in a run's folder has; 0 if there is none."""
+    path = folder / CHECKPOINT
+    return int(load_tensors(path)[0]["round"]) if path.exists() else 0
+
+
+def differences(there: dict[str, Any], here: dict[str, Any]) -> str:
+    """The first three fields in which a stored configuration is another, with both values; "" if none."""
+    old, new = _flat(there), _flat(here)
+    told = [
+        f"{name} {old.get(name, 'unknown')} there, {new.get(name, 'unknown')} here"
+        for name in old | new
+        if old.get(name) != new.get(name)
+    ]
+    return "; ".join([*told[:3], *(["and more"] if len(told) > 3 else [])])
 
 
 def write_evaluation(path: Path, config: TrainConfig, returns: NDArray[np.float64]) -> None:
@@ -220,22 +248,50 @@ def _open(folder: Path, trainer: Trainer | FrameTrainer) -> dict[str, Any]:
     executor = None if trainer.agent.executor is None else asdict(trainer.agent.executor)
     resolved = {"format": FORMAT, "config": asdict(trainer.config), "executor": executor}
     description: dict[str, Any] = json.loads(json.dumps(resolved))
-    path = folder / CONFIG
-    if not path.exists():
-        content = {"config": description["config"], "executor": executor, "provenance": provenance()}
-        write_json(path, content | {"executor_sha256": _executor_hash(trainer.config)})
-    else:
-        try:
-            known = json.loads(path.read_text())["config"]
-        except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
-            raise XLVINError(
-                f"{path} is damaged; remove the folder or choose another with --folder."
-            ) from error
-        if known != description["config"]:
-            raise XLVINError(
-                f"{folder} holds a run with other settings; choose another folder with --folder."
-            )
+    executor_hash = _executor_hash(trainer.config)
+    if not (folder / CONFIG).exists():
+        source = source_file(trainer.config.environment)
+        content = {
+            "config": description["config"],
+            "executor": executor,
+            "executor_sha256": executor_hash,
+            "environment_file": None if source is None else str(source),
+            "provenance": provenance(),
+        }
+        write_json(folder / CONFIG, content)
+        return description
+    stored = _stored(folder)
+    if told := differences(stored["config"], description["config"]):
+        raise XLVINError(
+            f"{folder} holds a run with other settings ({told}); choose another folder with --folder."
+        )
+    if stored.get("executor_sha256", executor_hash) != executor_hash:
+        raise XLVINError(
+            f"The run in {folder} has another executor than {trainer.config.network.executor} holds now; "
+            "choose another folder with --folder, or put the old file back."
+        )
     return description
+
+
+def _stored(folder: Path) -> dict[str, Any]:
+    """What config.json holds: the configuration under "config", and what is known beside it."""
+    path = folder / CONFIG
+    try:
+        stored = json.loads(path.read_text())
+        if not isinstance(stored["config"], dict):
+            raise TypeError
+    except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
+        raise XLVINError(f"{path} is damaged; remove the folder or choose another with --folder.") from error
+    return dict(stored)
+
+
+def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Every field of a stored configuration by its dotted name."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        nested = isinstance(value, dict)
+        found |= _flat(value, f"{prefix}{name}.") if nested else {prefix + name: value}
+    return found
 
 
 def _executor_hash(config: TrainConfig) -> str | None:

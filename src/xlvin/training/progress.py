@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
@@ -15,6 +16,18 @@ from xlvin.training.config import TrainConfig
 from xlvin.training.trainer import Metrics, Progress
 
 LINE_EVERY = 10.0  # seconds
+
+
+def announce(config: TrainConfig, folder: Path | None) -> None:
+    """Tells what a run is about: agent, environment, data, seeds and folder."""
+    budget = config.budget
+    data = f"{budget.total:,} {budget.unit}"
+    if budget.used < budget.total:
+        length = f"{budget.actors} x {budget.steps}" if budget.unit == "transitions" else f"{budget.actors}"
+        data = f"{budget.used:,} of {data} (rounds of {length})"
+    seeds = "1 seed" if config.seeds == 1 else f"{config.seeds} seeds"
+    kept = "not kept" if folder is None else f"in {folder}"
+    print(f"{config.agent} on {config.environment}, {data}, {seeds}, {kept}", file=sys.stderr)
 
 
 @contextmanager
@@ -44,9 +57,11 @@ def training_progress(
                 _patience(config, (time.monotonic() - started) * (total - before) / (done - before)),
                 sys.stderr,
             )
-        bar.set_postfix_str(told)
+        bar.set_postfix_str("evaluating" if done == total else told)
         now = time.monotonic()
-        if not terminal and now - printed > LINE_EVERY:
+        if not terminal and done == total:
+            print(f"round {round_ + 1}/{config.budget.rounds}, {told}, evaluating", file=sys.stderr)
+        elif not terminal and now - printed > LINE_EVERY:
             printed = now
             left = (now - started) / (done - before) * (total - done)
             print(f"round {round_ + 1}/{config.budget.rounds}, {told}, {left:.0f} s left", file=sys.stderr)
