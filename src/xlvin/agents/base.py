@@ -88,6 +88,14 @@ class AgentConfig:
             raise XLVINError(f"samples is {self.samples}; give at least 1.")
         if self.samples > 1 and self.kind != "xlvin":
             raise XLVINError(f"A {self.kind} network draws no samples; leave them at 1, or choose xlvin.")
+        lacking = {
+            "beam": self.beam is not None and not self.executes,
+            "normalise": self.normalise and not self.executes,
+            "aligned wiring": self.wiring == "aligned" and self.kind != "xlvin",
+        }
+        for name, is_set in lacking.items():
+            if is_set:
+                raise XLVINError(f'Kind "{self.kind}" has no {name}; leave that out, or choose xlvin.')
         if min(self.bins, default=2) < 2:
             raise XLVINError(f"bins are {self.bins}; give every dimension at least 2.")
 
@@ -97,9 +105,15 @@ class AgentConfig:
         return len(self.observation) == 1 and self.inputs in ("standard", "symlog")
 
     @property
+    def executes(self) -> bool:
+        """Whether an executor is inside."""
+        return self.kind in ("xlvin", "pixels")
+
+    @property
     def kept(self) -> int | None:
         """Nodes kept per level of the tree: the beam; by default all, unless binned actions are many."""
-        return BEAM if self.beam is None and self.bins and self.actions > BEAM else self.beam
+        many = self.executes and bool(self.bins) and self.actions > BEAM
+        return BEAM if self.beam is None and many else self.beam
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> AgentConfig:

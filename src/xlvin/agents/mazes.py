@@ -30,7 +30,7 @@ LEARNED: dict[str, dict[str, Any]] = {
     "xlvin": {"kind": "xlvin"},
     "xlvin-untrained": {"kind": "xlvin", "executor": "untrained"},
     "xlvin-sparse": {"kind": "xlvin", "beam": 32},
-    "ppo": {"kind": "ppo"},
+    "ppo": {"kind": "ppo", "normalise": False},
 }
 MAZE_AGENTS = (*LEARNED, *PLANNERS)
 

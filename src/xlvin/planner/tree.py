@@ -46,7 +46,7 @@ def check_size(branches: int, depth: int) -> None:
     if depth * math.log(max(branches, 1)) > math.log(MOST):
         raise XLVINError(
             f"A full tree with {branches} branches at every node and {depth} or more levels is too large; "
-            "choose a smaller depth or give a beam."
+            "choose a smaller depth or give a beam, which xlvin networks have."
         )
 
 
