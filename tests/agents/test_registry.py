@@ -91,6 +91,22 @@ def test_an_agent_outlives_the_file_of_its_executor(tmp_path: Path) -> None:
     assert not any(weight.requires_grad for weight in loaded.planner.processor.parameters())
 
 
+def test_an_agent_that_paints_outlives_it_too(tmp_path: Path) -> None:
+    path = tmp_path / "mine.safetensors"
+    shape = ExecutorConfig(width=7)
+    save_executor(path, Executor(shape), PretrainConfig(executor=shape), {})
+    fields = {**SMALL, "observation": (1, 84, 84), "kind": "pixels", "executor": str(path)}
+    agent = make_agent("xlvin-r", **fields).eval()
+    agent.save(tmp_path / "agent.safetensors")
+    path.unlink()
+    path.with_suffix(".json").unlink()
+    loaded = xlvin.load(tmp_path / "agent.safetensors")
+    assert type(loaded) is type(agent)
+    assert loaded.executor == shape
+    for name, weight in agent.state_dict().items():
+        assert torch.equal(weight, loaded.state_dict()[name]), name
+
+
 def test_an_aligned_agent_brings_its_whole_executor_and_the_discount_it_was_taught(tmp_path: Path) -> None:
     path = tmp_path / "mine.safetensors"
     shape = ExecutorConfig(width=7, reduction="sum", layer_norm=True)

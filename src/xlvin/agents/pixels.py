@@ -8,18 +8,19 @@ from torch import Tensor
 from xlvin.agents.base import AgentConfig, Batch, Output
 from xlvin.agents.networks import XLVINAgent
 from xlvin.errors import XLVINError
+from xlvin.executor.network import Processor
 from xlvin.latent.pixel_model import PixelModel, divergence, newest_frame, reconstruction_loss
 
 
 class PixelXLVINAgent(XLVINAgent):
     """The embedding must tell the frame, and the predicted embedding the next frame."""
 
-    def __init__(self, config: AgentConfig) -> None:
+    def __init__(self, config: AgentConfig, processor: Processor | None = None) -> None:
         if config.observation[-2:] != (84, 84):
             raise XLVINError(
                 'An agent of kind "pixels" paints Atari frames of 84 x 84 pixels and reads no others.'
             )
-        super().__init__(config)
+        super().__init__(config, processor)
         self.world = PixelModel(config.latent)
 
     def auxiliary_losses(self, output: Output, batch: Batch) -> dict[str, Tensor]:

@@ -101,14 +101,15 @@ def restore(description: dict[str, Any], weights: dict[str, Tensor], source: str
 
 def _skeleton(config: AgentConfig, executor: dict[str, Any] | None) -> Agent:
     """An agent of the right shape, whose weights are still to come: no executor is looked for."""
-    if config.kind != "xlvin":
+    if not config.executes:
         return _network(config)
     if executor is None:
         raise KeyError("executor")
     shape = ExecutorConfig(**executor)
     if config.wiring == "aligned":
         return AlignedXLVINAgent(config, Executor(shape))
-    return XLVINAgent(config, Processor(shape))
+    network = PixelXLVINAgent if config.kind == "pixels" else XLVINAgent
+    return network(config, Processor(shape))
 
 
 def _network(config: AgentConfig) -> Agent:
