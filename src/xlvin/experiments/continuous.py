@@ -8,7 +8,6 @@ from typing import Any
 
 from xlvin.experiments.control import Cell, run_cells, split
 from xlvin.experiments.workers import Effort
-from xlvin.files import replacing
 from xlvin.report import tables
 from xlvin.report.records import Record, read_all
 from xlvin.training.config import TrainConfig
@@ -99,27 +98,16 @@ def summary(results: Path) -> str:
 
 def figure(results: Path, path: Path) -> None:
     """Every seed of every agent, and their means."""
-    from matplotlib.figure import Figure
+    from xlvin.report.seed_figure import OURS, draw_seeds, new_figure, save_panels
 
     known = _known(results)
     cases = _cases(known)
-    picture = Figure(figsize=(3.2 * len(cases), 3.6), layout="constrained")
-    axes = picture.subplots(1, len(cases), squeeze=False)[0]
-    for axis, case in zip(axes, cases, strict=True):
-        for place, agent in enumerate(AGENTS):
-            if (record := known.get((*case, agent))) is None:
-                continue
-            colour, count = ("C0" if place == 0 else "0.45"), len(record.scores)
-            spread = [place + 0.3 * (i / max(1, count - 1) - 0.5) for i in range(count)]
-            axis.scatter(spread, record.scores, s=10, color=colour, alpha=0.5, linewidths=0)
-            axis.hlines(sum(record.scores) / count, place - 0.35, place + 0.35, color=colour, lw=2)
+    picture = new_figure(3.2 * len(cases), 3.6)
+    for axis, case in zip(picture.subplots(1, len(cases), squeeze=False)[0], cases, strict=True):
+        scores = {agent: known[*case, agent].scores for agent in AGENTS if (*case, agent) in known}
+        draw_seeds(axis, scores, AGENTS, {AGENTS[0]: OURS})
         axis.set_title(f"{_title(*case)} trajectories", fontsize=8)
-        axis.set_xticks(range(len(AGENTS)), AGENTS, rotation=30, ha="right", fontsize=8)
-        axis.grid(axis="y", alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
-    picture.suptitle("Greedy return: every seed, and their mean", fontsize=10)
-    with replacing(path) as temporary:
-        picture.savefig(temporary, dpi=130, format="png")
+    save_panels(path, picture, "Greedy return: every seed, and their mean")
 
 
 def _known(results: Path) -> dict[tuple[str, str, str], Record]:

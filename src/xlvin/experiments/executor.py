@@ -32,10 +32,10 @@ NAME = "executor"
 COUNT = 100  # MDPs per cell
 EVALUATION_SEED = 1
 
-ABLATION_SEEDS = (0, 1, 2)
-# A third of the shipped executor's iterations: enough to rank designs.
 # The shipped executors of the paper; the third one, of stochastic MDPs, is on the page "stochastic".
 EXECUTORS = ("random-deterministic", "cartpole-tree")
+ABLATION_SEEDS = (0, 1, 2)
+# A third of the shipped executor's iterations: enough to rank designs.
 ABLATION_BASE = PretrainConfig(iterations=4_000, validations=1)
 ABLATIONS: dict[str, PretrainConfig] = {
     "max-relu": ABLATION_BASE,

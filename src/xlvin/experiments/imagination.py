@@ -9,7 +9,6 @@ from typing import Any
 from xlvin.experiments import table1
 from xlvin.experiments.control import Cell, run_cells, split
 from xlvin.experiments.workers import Effort
-from xlvin.files import replacing
 from xlvin.report import tables
 from xlvin.report.records import Record, read_all
 from xlvin.training.config import TrainConfig
@@ -197,33 +196,19 @@ def _cell(row: tables.Row) -> str:
 
 def figure(results: Path, path: Path) -> None:
     """Every seed of every agent at the paper's data, beside Table 1's tuned agents and the paper's best."""
-    from matplotlib.figure import Figure
+    from xlvin.report.seed_figure import OURS, draw_seeds, new_figure, save_panels
 
-    ours = {(r.environment, r.agent): r for r in read_all(results, NAME) if r.version == FULL}
-    ours |= {(r.environment, f"{r.agent}, tuned"): r for r in _table1(results) if r.version == "tuned"}
+    ours = {(r.environment, r.agent): r.scores for r in read_all(results, NAME) if r.version == FULL}
+    ours |= {(r.environment, f"{r.agent}, tuned"): r.scores for r in _table1(results) if r.version == "tuned"}
     known = {name for _, name in ours}
     names = [name for name in (*AGENTS, *(f"{agent}, tuned" for agent in table1.ALL)) if name in known]
     environments = [name for name in CONTROL if (name, AGENT) in ours]
-    picture = Figure(figsize=(2.6 * len(environments) + 2.0, 0.3 * len(names) + 1.2), layout="constrained")
+    picture = new_figure(2.6 * len(environments) + 2.0, 0.3 * len(names) + 1.2)
     axes = picture.subplots(1, len(environments), squeeze=False, sharey=True)[0]
     for axis, environment in zip(axes, environments, strict=True):
-        for place, name in enumerate(names):
-            record = ours.get((environment, name))
-            if record is None:
-                continue
-            colour, count = ("C0" if place == 0 else "0.45"), len(record.scores)
-            spread = [place + 0.5 * (i / max(1, count - 1) - 0.5) for i in range(count)]
-            axis.scatter(record.scores, spread, s=10, color=colour, alpha=0.5, linewidths=0)
-            axis.vlines(sum(record.scores) / count, place - 0.35, place + 0.35, color=colour, lw=2)
+        scores = {name: ours[environment, name] for name in names if (environment, name) in ours}
+        draw_seeds(axis, scores, names, {AGENT: OURS}, across=True)
         axis.axvline(max(table1.PAPER[environment].values())[0], color="black", lw=0.8, ls=":")
         axis.set_title(environment, fontsize=10)
-        axis.grid(alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
-    axes[0].set_yticks(range(len(names)), names, fontsize=8)
-    axes[0].invert_yaxis()
-    picture.suptitle(
-        "Greedy return at the paper's data: every seed and their mean; dotted, the paper's best mean",
-        fontsize=11,
-    )
-    with replacing(path) as temporary:
-        picture.savefig(temporary, dpi=130, format="png")
+    title = "Greedy return at the paper's data: every seed and their mean; dotted, the paper's best mean"
+    save_panels(path, picture, title)

@@ -11,7 +11,6 @@ from xlvin.experiments import stochastic_bed as bed
 from xlvin.experiments.control import Cell, run_cells, split
 from xlvin.experiments.planning_bed import holds
 from xlvin.experiments.workers import Effort, run_jobs
-from xlvin.files import replacing
 from xlvin.report import tables
 from xlvin.report.records import read, read_all, write
 from xlvin.training.config import Budget
@@ -152,42 +151,26 @@ def _percent(row: tables.Row) -> str:
 
 def figure(results: Path, path: Path) -> None:
     """Every seed of every agent in every world, and the bed's accuracy by depth."""
-    from matplotlib.figure import Figure
+    from xlvin.report.seed_figure import OURS, draw_seeds, new_figure, save_panels
 
     records = read_all(results, NAME)
     worlds = [(name, version) for name, budgets in BUDGETS.items() for version in budgets]
-    picture = Figure(figsize=(3.0 * (len(worlds) + 1), 4.2), layout="constrained")
+    picture = new_figure(3.0 * (len(worlds) + 1), 4.2)
     *panels, last = picture.subplots(1, len(worlds) + 1)
-    several = {*TWINS.values()}
     for axis, (name, version) in zip(panels, worlds, strict=True):
-        here = {r.agent: r for r in records if (r.environment, r.version) == (name, version)}
-        for place, agent in enumerate(AGENTS):
-            if agent in here:
-                scores, colour = here[agent].scores, "C0" if agent in several else "0.45"
-                spread = [place + 0.3 * (i / max(1, len(scores) - 1) - 0.5) for i in range(len(scores))]
-                axis.scatter(spread, scores, s=10, color=colour, alpha=0.5, linewidths=0)
-                axis.hlines(sum(scores) / len(scores), place - 0.35, place + 0.35, color=colour, lw=2)
+        scores = {r.agent: r.scores for r in records if (r.environment, r.version) == (name, version)}
+        draw_seeds(axis, scores, AGENTS, dict.fromkeys(TWINS.values(), OURS), turn=60.0)
         if name in OPTIMUM:
             axis.axhline(OPTIMUM[name], color="black", lw=0.8, ls=":")
         axis.set_title(f"{name.removeprefix('xlvin/')}, {version}", fontsize=9)
-        axis.set_xticks(range(len(AGENTS)), AGENTS, rotation=60, ha="right", fontsize=7)
-        axis.set_xlim(-0.6, len(AGENTS) - 0.4)
-    for place, arm in enumerate(bed.ARMS):
+    for arm in bed.ARMS:
         curve = [r for r in tables.rows(records) if (r["version"], r["agent"]) == (BED, arm)]
         if curve:
             depths = [int(row["environment"].removeprefix("depth-")) for row in curve]
-            last.plot(
-                depths, [100 * row["mean"] for row in curve], marker="o", ms=4, color=f"C{place}", label=arm
-            )
+            last.plot(depths, [100 * row["mean"] for row in curve], marker="o", ms=4, label=arm)
     last.set_title("Gambles: optimal decisions (%)", fontsize=9)
     last.set_xticks(DEPTHS, [f"depth {depth}" for depth in DEPTHS], fontsize=7)
     if last.lines:
         last.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.1))
-    for axis in (*panels, last):
-        axis.grid(axis="y", alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
-    picture.suptitle(
-        "Blue: trees with several outcomes for every action. Dotted: the best possible.", fontsize=10
-    )
-    with replacing(path) as temporary:
-        picture.savefig(temporary, dpi=130, format="png")
+    title = "Blue: trees with several outcomes for every action. Dotted: the best possible."
+    save_panels(path, picture, title)

@@ -8,7 +8,6 @@ from pathlib import Path
 from xlvin.agents.registry import VALUE_BASED
 from xlvin.experiments.control import Cell, run_cells, split
 from xlvin.experiments.workers import Effort
-from xlvin.files import replacing
 from xlvin.report import tables
 from xlvin.report.records import Record, read_all
 from xlvin.training.presets import CONTROL, Version, preset
@@ -168,43 +167,20 @@ def _printed_cell(environment: str, agent: str) -> str:
 
 def figure(results: Path, path: Path) -> None:
     """Every seed of the tuned and the paper's version, beside the printed means."""
-    from matplotlib.figure import Figure
+    from xlvin.report.seed_figure import draw_seeds, new_figure, save_panels
 
-    table = {(r.version, r.environment, r.agent): r for r in _records(results)}
+    table = {(r.version, r.environment, r.agent): r.scores for r in _records(results)}
     measured = {agent for _, _, agent in table}
     shown = [agent for agent in (*ALL, BESIDE[-1]) if agent in AGENTS or agent in measured]
-    picture = Figure(figsize=(11, 6.4), layout="constrained")
+    colours = {agent: f"C{place}" for place, agent in enumerate(shown)}
+    picture = new_figure(11, 6.4)
     axes = picture.subplots(2, len(CONTROL), sharex=True)
     for row, version in enumerate(VERSIONS):
-        for column, environment in enumerate(CONTROL):
-            axis = axes[row, column]
-            for place, agent in enumerate(shown):
-                record = table.get((version, environment, agent))
-                if record is not None:
-                    spread = [
-                        place + 0.28 * (i / max(1, len(record.scores) - 1) - 0.5)
-                        for i in range(len(record.scores))
-                    ]
-                    axis.scatter(spread, record.scores, s=11, color=f"C{place}", alpha=0.55, linewidths=0)
-                    axis.hlines(
-                        sum(record.scores) / len(record.scores),
-                        place - 0.3,
-                        place + 0.3,
-                        color=f"C{place}",
-                        lw=2,
-                    )
-                elif place == 0:
-                    axis.text(0.5, 0.5, "not run", transform=axis.transAxes, ha="center", color="grey")
-                if agent in PAPER[environment]:
-                    axis.plot(place, PAPER[environment][agent][0], marker="_", ms=14, mew=1.2, color="black")
+        for axis, environment in zip(axes[row], CONTROL, strict=True):
+            scores = {agent: table[key] for agent in shown if (key := (version, environment, agent)) in table}
+            marks = {agent: mean for agent, (mean, _) in PAPER[environment].items()}
+            draw_seeds(axis, scores, shown, colours, marks)
             axis.set_title(environment if row == 0 else "", fontsize=10)
-            axis.set_ylabel(f"{version} version" if column == 0 else "")
-            axis.set_xticks(range(len(shown)), shown, rotation=35, ha="right", fontsize=8)
-            axis.grid(axis="y", alpha=0.25)
-            axis.spines[["top", "right"]].set_visible(False)
-    picture.suptitle(
-        "Greedy return after training: every seed, their mean (coloured bar), the paper's mean (black)",
-        fontsize=11,
-    )
-    with replacing(path) as temporary:
-        picture.savefig(temporary, dpi=130, format="png")
+        axes[row, 0].set_ylabel(f"{version} version")
+    title = "Greedy return after training: every seed, their mean (coloured bar), the paper's mean (black)"
+    save_panels(path, picture, title)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from xlvin.experiments.abstract_runs import AbstractConfig
 from xlvin.experiments.abstract_runs import run as run_abstract
 from xlvin.experiments.control import Cell, resolved, run_cell
 from xlvin.experiments.workers import Effort, run_jobs
-from xlvin.files import replacing
 from xlvin.latent.abstraction import SYSTEMS
 from xlvin.report import tables
 from xlvin.report.records import Record, add, provenance, read, read_all
@@ -221,27 +219,17 @@ def _printed(budget: int, agent: str) -> str:
 
 def figure(results: Path, path: Path) -> None:
     """Every seed of every system, beside the printed means."""
-    from matplotlib.figure import Figure
+    from xlvin.report.seed_figure import OURS, draw_seeds, new_figure, save_panels
 
     records = _records(results)
-    picture = Figure(figsize=(10.5, 4.2), layout="constrained")
+    picture = new_figure(10.5, 4.2)
     names = {budget: [agent for known, agent in records if known == budget] for budget in BUDGETS}
     widths = [max(1, len(names[budget])) for budget in BUDGETS]
-    axes: Sequence[Any] = picture.subplots(1, len(BUDGETS), sharey=True, width_ratios=widths)
+    axes = picture.subplots(1, len(BUDGETS), sharey=True, width_ratios=widths)
     for axis, budget in zip(axes, BUDGETS, strict=True):
-        for place, agent in enumerate(names[budget]):
-            scores = records[budget, agent].scores
-            colour = "C0" if agent in SYSTEMS or agent == REINFORCE else "0.45"
-            spread = [place + 0.3 * (i / max(1, len(scores) - 1) - 0.5) for i in range(len(scores))]
-            axis.scatter(spread, scores, s=11, color=colour, alpha=0.55, linewidths=0)
-            axis.hlines(sum(scores) / len(scores), place - 0.33, place + 0.33, color=colour, lw=2)
-            if agent in PAPER[budget]:
-                axis.plot(place, PAPER[budget][agent][0], marker="_", ms=14, mew=1.2, color="black")
+        scores = {agent: records[budget, agent].scores for agent in names[budget]}
+        marks = {agent: mean for agent, (mean, _) in PAPER[budget].items()}
+        draw_seeds(axis, scores, names[budget], dict.fromkeys((REINFORCE, *SYSTEMS), OURS), marks)
         axis.set_title(f"{budget} trajectories", fontsize=10)
-        axis.set_xticks(range(len(names[budget])), names[budget], rotation=35, ha="right", fontsize=8)
-        axis.grid(axis="y", alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel(f"greedy return, {ENVIRONMENT}")
-    picture.suptitle("Every seed, their mean (bar), the printed mean (black)", fontsize=11)
-    with replacing(path) as temporary:
-        picture.savefig(temporary, dpi=130, format="png")
+    save_panels(path, picture, "Every seed, their mean (bar), the printed mean (black)")
