@@ -33,6 +33,12 @@ def test_the_seed_decides_all_weights(name: str) -> None:
     assert not all(torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
 
 
+def test_heads_that_speak_in_the_logits_start_small() -> None:
+    ppo, aligned = (make_agent(name, **SMALL) for name in ("ppo", "xlvin-aligned"))
+    norms = [head.weight.norm().item() for head in (ppo.critic, aligned.planner.value)]
+    assert norms == pytest.approx([1.0, 0.01])
+
+
 @pytest.mark.parametrize(
     ("name", "fields", "told"),
     [

@@ -312,8 +312,8 @@ def conclude(logits: Tensor, critic: nn.Linear | None, features: Tensor, embeddi
 def initialise(agent: Agent, actor: Sequence[nn.Module], critic: nn.Linear | None) -> None:
     """Kostrikov's initialisation: orthogonal with gain sqrt(2), critic 1, actor 0.01, biases zero.
 
-    `actor` names the last layers before the logits: small ones make the first policy uniform. Frozen modules
-    keep their weights.
+    `actor` names the last layers before the logits: small ones make the first policy uniform. `critic` is a
+    head that no logit depends on, if there is one. Frozen modules keep their weights.
     """
     if agent.config.initialisation == "torch":
         return

@@ -215,8 +215,9 @@ class AlignedXLVINAgent(ModelBasedAgent):
             else SparseAlignedPlanner(*parts, config.kept, *discounts)
         )
         self.actor = make_actor(config.latent, config.actions, config.bins)
+        # Logits depend on both heads of the nodes; so the critic, which is one of them, starts small too.
         small = [self.actor, self.planner.reward, self.planner.value, *_even(self.transition)]
-        initialise(self, small, self.planner.value)
+        initialise(self, small, None)
 
     @property
     def transition(self) -> TransitionModel:
