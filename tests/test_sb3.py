@@ -165,6 +165,38 @@ def test_images_and_discrete_states(environment: str, encoder: str) -> None:
     )
 
 
+class Icon(gymnasium.Env[Any, Any]):
+    """An image too small for convolutions."""
+
+    observation_space = spaces.Box(0, 255, (6, 5, 3), np.uint8)
+    action_space = spaces.Discrete(4)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        return self._observe(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        return self._observe(), float(action), bool(self.np_random.random() < 0.2), False, {}
+
+    def _observe(self) -> np.ndarray:
+        return self.np_random.integers(0, 256, (6, 5, 3), np.uint8)
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_small_images_are_scaled_once_whoever_reads_them(tmp_path: Path, normalised: bool) -> None:
+    kwargs = {"network": SMALL | {"initialisation": "torch"}, "normalize_images": normalised}
+    options = {"n_steps": 16, "batch_size": 16, "device": "cpu", "seed": 0, "policy_kwargs": kwargs}
+    trained = PPO(XLVINPolicy, DummyVecEnv([Icon]), **options)
+    trained.learn(16, callback=TransE())
+    policy, images = trained.policy, np.random.default_rng(0).integers(0, 256, (50, 3, 6, 5), np.uint8)
+    read = torch.from_numpy(images).flatten(1) / (255.0 if normalised else 1.0)
+    assert torch.allclose(policy.agent.normaliser(policy._read(torch.from_numpy(images))), read)
+    policy.agent.save(tmp_path / "agent.safetensors")
+    wanted = trained.predict(images, deterministic=True)[0]
+    for agent in (policy.agent, xlvin.load(tmp_path / "agent.safetensors")):
+        assert np.array_equal(agent.predict(images)[0], wanted)
+
+
 class Doubler(BaseFeaturesExtractor):
     def __init__(self, observation_space: spaces.Space[Any]) -> None:
         super().__init__(observation_space, features_dim=7)

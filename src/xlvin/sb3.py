@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xlvin.agents.base import AgentConfig, Batch, Output
+from xlvin.agents.base import AgentConfig, Batch, Normaliser, Output
 from xlvin.agents.networks import ModelBasedAgent
 from xlvin.agents.registry import build, named
 from xlvin.errors import XLVINError
@@ -72,11 +72,13 @@ class XLVINPolicy(ActorCriticPolicy):
         given = space.shape or ()
         image = is_image_space(space, check_channels=True) and min(given[1:]) >= SMALLEST_IMAGE
         self._flat = not (image or own_encoder)
+        # SB3 would scale the bytes of a flattened image; the agent does it, so that it also acts without SB3.
+        scaled = self._flat and self.normalize_images and is_image_space(space)
         shapes: dict[str, Any] = {
             "observation": given if image else (get_flattened_obs_dim(space),),
             "given": given,
             "actions": self._actions,
-            "inputs": "raw",
+            "inputs": "bounds" if scaled else "raw",
         }
         if own_encoder:
             shapes["latent"] = self.features_dim
@@ -91,6 +93,8 @@ class XLVINPolicy(ActorCriticPolicy):
                 f"{self._name} has no policy over discrete actions; choose one that has, as xlvin-r."
             )
         self.agent = build(config, int(torch.randint(2**31, ())))  # SB3's seed decides
+        if scaled and isinstance(self.agent.normaliser, Normaliser):
+            self.agent.normaliser.scale.fill_(1.0 / 255.0)
         if own_encoder:
             self.agent.encoder = self.features_extractor
         trainable = [weight for weight in self.parameters() if weight.requires_grad]
@@ -127,7 +131,8 @@ class XLVINPolicy(ActorCriticPolicy):
 
     def _read(self, obs: Any) -> Tensor:
         """Observations as the agent's network takes them."""
-        read = preprocess_obs(obs, self.observation_space, normalize_images=self.normalize_images)
+        normalize = self.normalize_images and not self._flat
+        read = preprocess_obs(obs, self.observation_space, normalize_images=normalize)
         assert isinstance(read, Tensor)
         return read.flatten(1) if self._flat else read
 
