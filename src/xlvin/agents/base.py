@@ -68,7 +68,8 @@ class AgentConfig:
     """Orthogonal with a small actor (Kostrikov), or PyTorch's default."""
     inputs: Literal["raw", "bounds", "standard", "symlog"] = "standard"
     """Vector observations as they are; with bounded features scaled to [-1, 1]; standardised by the training
-    data; or standardised and compressed by sign(x) log(1 + |x|), which tames what lies outside the data."""
+    data; or standardised and compressed by sign(x) log(1 + |x|), which tames what lies outside the data.
+    Bounds are read from boxes of one dimension: what was flattened from two or three stays as it is."""
     samples: int = 1
     """M, outcomes of an action in the tree, each with its chance (section 3.1); 1: T is deterministic."""
     tail: Literal["policy", "values"] = "policy"
