@@ -29,8 +29,11 @@ def test_a_gif_has_every_frame_of_the_episode(run: Path, capsys: pytest.CaptureF
     assert main(["video", str(run), "--episode-seed", "5", "--fps", "25", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["path"] == str(run / "video.gif")
-    frames, total = film(xlvin.load(run), "CartPole-v0", 5, 1000)
-    assert told["return"] == total == told["steps"] == len(frames) - 1  # a reward of one per step
+    seen = film(xlvin.load(run), "CartPole-v0", 5, 1000)
+    frames = seen.frames
+    assert told["return"] == seen.total == told["steps"] == len(frames) - 1  # a reward of one per step
+    assert not seen.cut
+    assert not told["cut"]
     with Image.open(run / "video.gif") as picture:
         assert picture.size == (600, 400)
         durations = []
@@ -38,10 +41,29 @@ def test_a_gif_has_every_frame_of_the_episode(run: Path, capsys: pytest.CaptureF
             picture.seek(number)
             durations.append(picture.info["duration"])
         last = np.asarray(picture.convert("RGB"), np.int64)
-    assert sum(durations) == 40 * len(frames)  # frames that look alike are one that lasts longer
+    assert durations[-1] == 1000, "how it ended is seen for a second"
+    assert sum(durations[:-1]) == 40 * (len(frames) - 1)  # frames that look alike are one that lasts longer
     assert len(durations) > 0.8 * len(frames)
     assert np.array_equal(last, frames[-1])
     assert not np.array_equal(frames[0], frames[-1])
+
+
+def test_the_environment_says_how_fast_it_is_seen(run: Path, tmp_path: Path) -> None:
+    assert film(xlvin.load(run), "CartPole-v0", 5, 2).fps == 50
+    path = tmp_path / "film.gif"
+    assert main(["video", str(run), "--episode-seed", "5", "--steps", "2", "--output", str(path)]) == 0
+    with Image.open(path) as picture:
+        assert picture.info["duration"] == 20
+
+
+def test_film_and_page_are_of_one_episode(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = []
+    for command in ("show", "video"):
+        assert main([command, str(run), "--environment", "CartPole-v1", "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    for name in ("episode_seed", "steps", "return", "environment"):
+        assert found[0][name] == found[1][name]
+    assert found[0]["environment"] == "CartPole-v1"
 
 
 def test_a_gif_of_more_colours_than_it_can_hold_comes_near(tmp_path: Path) -> None:
@@ -57,7 +79,9 @@ def test_an_mp4_where_ffmpeg_is(run: Path, tmp_path: Path, capsys: pytest.Captur
     imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg", reason="`pip install 'xlvin[video]'` for MP4")
     path = tmp_path / "film.mp4"
     assert main(["video", str(run), "--steps", "4", "--fps", "10", "--output", str(path)]) == 0
-    assert "4 steps, return 4" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "4 steps, return 4; it goes on, --steps films more than 4" in out
+    assert "episode seed " in out
     count, seconds = imageio_ffmpeg.count_frames_and_secs(path)
     assert (count, round(seconds, 1)) == (5, 0.5)
     odd = [np.full((31, 33, 3), value, np.uint8) for value in (0, 255)]
@@ -75,6 +99,7 @@ def test_what_cannot_be_filmed_is_refused(
         ([str(run), "--output", "film.avi"], "end in .gif or .mp4"),
         ([str(run), "--steps", "0"], "at least 1 step"),
         ([str(run), "--seed", "9"], "no seed 9"),
+        ([str(run), "--environment", "Acrobot-v1"], "choose an environment with the same"),
         ([str(tmp_path / "blind")], "draws no pictures"),
         ([str(tmp_path / "agent.safetensors")], "which environment"),
         ([str(tmp_path / "nowhere")], "holds no run"),

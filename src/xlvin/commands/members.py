@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from xlvin.agents.base import Agent
+from xlvin.envs.environment import Environment
+from xlvin.errors import XLVINError
 from xlvin.training.api import load
 from xlvin.training.run import open_run
+from xlvin.training.seeding import derive_seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,3 +35,22 @@ def member(source: Path, seed: int | None) -> Member:
         return Member(load(source, seed), None, None)
     config, _ = open_run(source)
     return Member(load(source, seed), config.environment, config.first_seed if seed is None else seed)
+
+
+def check_fits(agent: Agent, name: str) -> None:
+    """Refuse an environment that an agent can not act in."""
+    environment, read = Environment(name, bins=agent.config.bins or None), agent.config
+    environment.close()
+    found = environment.shapes
+    if (found.observation, found.actions, len(found.low)) != (read.observation, read.actions, len(read.low)):
+        raise XLVINError(
+            f"{name} has observations {found.observation} and {found.actions} actions, the agent was trained "
+            f"with {read.observation} and {read.actions}; choose an environment with the same."
+        )
+
+
+def episode_start(seed: int, chosen: int | None) -> int:
+    """The seed of the episode to look at: the chosen one, or one that the training of `seed` has not seen."""
+    if chosen is not None and not 0 <= chosen < 2**31:
+        raise XLVINError(f"The episode's seed is {chosen}; give a number from 0 to {2**31 - 1}.")
+    return derive_seed(seed, "show") if chosen is None else chosen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,14 +11,15 @@ import tyro
 
 import xlvin
 from xlvin.agents.base import Agent
+from xlvin.commands.members import check_fits, episode_start
+from xlvin.commands.scores import unfinished
 from xlvin.envs.atari import is_atari
-from xlvin.errors import XLVINError
 from xlvin.report.show_page import Subject, write_show_page
+from xlvin.report.tables import number
 from xlvin.training.api import load
 from xlvin.training.config import TrainConfig
 from xlvin.training.episode import play
-from xlvin.training.run import open_run, reward_scale
-from xlvin.training.seeding import derive_seed
+from xlvin.training.run import kept_rounds, open_run, reward_scale
 
 EXAMPLES = """
 
@@ -31,6 +33,7 @@ def show(
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
     seed: int | None = None,
     output: Path | None = None,
+    environment: str | None = None,
     episode_seed: int | None = None,
     steps: int = 200,
     as_json: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(name="json")] = False,
@@ -41,18 +44,20 @@ def show(
         run: The folder of the run, as `xlvin train` printed it.
         seed: Whose agent; by default that of the run's first seed.
         output: Where the page goes; by default show.html in the run's folder.
+        environment: Where to play; by default where the run was trained.
         episode_seed: Seed of the episode; by default one that training has not seen.
         steps: Steps to show at most.
         as_json: Print the result as JSON.
     """
-    if episode_seed is not None and not 0 <= episode_seed < 2**31:
-        raise XLVINError(f"The episode's seed is {episode_seed}; give a number from 0 to {2**31 - 1}.")
     config, _ = open_run(run)
     agent, seed = load(run, seed), config.first_seed if seed is None else seed
-    chosen = derive_seed(seed, "show") if episode_seed is None else episode_seed
+    chosen, done, rounds = episode_start(seed, episode_seed), kept_rounds(run), config.budget.rounds
+    if environment is not None:
+        check_fits(agent, environment)
+        config = replace(config, environment=environment)
     episode = play(agent, config.environment, chosen, steps)
     path = output or run / "show.html"
-    write_show_page(path, episode, subject(run, config, agent, seed))
+    write_show_page(path, episode, subject(run, config, agent, seed, unfinished(done, rounds).strip()))
     count, total = len(episode.moments), sum(moment.reward for moment in episode.moments)
     if as_json:
         about = {"environment": config.environment, "agent": config.agent, "seed": seed}
@@ -62,16 +67,20 @@ def show(
             "return": total,
             "end": episode.end,
             "episode_seed": chosen,
+            "round": done,
+            "rounds": rounds,
         }
         print(json.dumps(about | told))
         return
     cut = f"; it goes on, --steps shows more than {steps}" if episode.end == "cut" else ""
-    steps_told = f"{count} step{'s' if count > 1 else ''}, return {total:.4g}{cut}"
-    print(f"{config.agent} (seed {seed}) on {config.environment}: {steps_told}\n  {path}")
+    steps_told = f"{count} step{'s' if count > 1 else ''}, return {number(total)}{cut}"
+    state = unfinished(done, rounds)
+    print(f"{config.agent} (seed {seed}) on {config.environment}{state}: {steps_told}")
+    print(f"  episode seed {chosen}\n  {path}")
 
 
-def subject(folder: Path, config: TrainConfig, agent: Agent, seed: int) -> Subject:
-    """Whose episode the page shows."""
+def subject(folder: Path, config: TrainConfig, agent: Agent, seed: int, state: str = "") -> Subject:
+    """Whose episode the page shows; `state` says where a run stands that is not at its end."""
     return Subject(
         environment=config.environment,
         agent=config.agent,
@@ -82,6 +91,9 @@ def subject(folder: Path, config: TrainConfig, agent: Agent, seed: int) -> Subje
         reward_scale=reward_scale(folder, config, seed),
         clipped=is_atari(config.environment),
         versions={"xlvin": xlvin.__version__},
+        beam=agent.config.kept,
+        chosen_by="the value they promise" if agent.config.wiring == "aligned" else "its prior",
+        state=state,
     )
 
 

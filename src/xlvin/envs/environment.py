@@ -119,6 +119,11 @@ class Environment:
         return frame if isinstance(frame, np.ndarray) else None
 
     @property
+    def fps(self) -> float | None:
+        """Frames per second that the environment is meant to be seen at, where it says so."""
+        return self._env.metadata.get("render_fps")
+
+    @property
     def action_names(self) -> list[str]:
         """What the actions are called, where the environment or we know; else their numbers."""
         if self.shapes.bins:

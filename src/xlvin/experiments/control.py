@@ -13,6 +13,7 @@ import numpy as np
 
 from xlvin.binning import default_bins
 from xlvin.experiments.workers import run_jobs
+from xlvin.report import tables
 from xlvin.report.records import Record, add, provenance, read
 from xlvin.training.config import TrainConfig
 from xlvin.training.evaluation import evaluate
@@ -109,7 +110,7 @@ def run_cells(results: Path, experiment: str, cells: list[Cell], workers: int | 
     for number, (cell, outcome) in enumerate(run_jobs(run_cell, jobs, workers), 1):
         keep(results, experiment, cell, outcome)
         first, last = cell.config.seed_list[0], cell.config.seed_list[-1]
-        told = f"seeds {first} to {last}: {mean_score(outcome):.1f} in {outcome.seconds:.0f} s"
+        told = f"seeds {first} to {last}: {tables.number(mean_score(outcome))} in {outcome.seconds:.0f} s"
         print(f"{number}/{len(jobs)} {cell.name}, {told}", file=sys.stderr)
 
 

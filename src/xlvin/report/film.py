@@ -18,6 +18,7 @@ from xlvin.files import replacing
 Frame = NDArray[np.uint8]  # [height, width, 3]
 # Browsers slow down GIFs whose frames are shorter than this, in milliseconds.
 SHORTEST_GIF_FRAME = 20
+LAST_GIF_FRAME = 1000  # milliseconds to see how it ended, before it starts over
 
 
 def check_film(path: Path) -> None:
@@ -42,7 +43,8 @@ def _write_gif(path: Path, frames: Sequence[Frame], fps: float) -> None:
     paint = _Palette([frames[0], frames[len(frames) // 2], frames[-1]])
     images = [paint(frame) for frame in frames]
     duration = max(SHORTEST_GIF_FRAME, round(1000 / fps))
-    images[0].save(path, "GIF", save_all=True, append_images=images[1:], duration=duration, loop=0)
+    durations = [duration] * (len(images) - 1) + [max(duration, LAST_GIF_FRAME)]
+    images[0].save(path, "GIF", save_all=True, append_images=images[1:], duration=durations, loop=0)
 
 
 class _Palette:

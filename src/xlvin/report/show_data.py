@@ -137,6 +137,9 @@ class Subject:
     reward_scale: float
     clipped: bool  # learns from the signs of rewards, as on Atari
     versions: dict[str, str]
+    beam: int | None = None  # paths per level that the planner follows; None: all
+    chosen_by: str = "its prior"  # what chooses them, in words
+    state: str = ""  # of a run that is not at its end
 
 
 def episode_data(episode: Episode, subject: Subject) -> dict[str, Any]:
@@ -167,7 +170,9 @@ def episode_data(episode: Episode, subject: Subject) -> dict[str, Any]:
         for step, (moment, tree) in enumerate(zip(moments, trees, strict=True))
     ]
     return {
-        "subject": asdict(subject) | {"episode_seed": episode.seed, "end": episode.end},
+        "subject": asdict(subject)
+        | {"discount": _short(subject.discount), "reward_scale": _short(subject.reward_scale)}
+        | {"episode_seed": episode.seed, "end": episode.end},
         "actions": list(episode.actions),
         "explained": _short(projection.explained),
         "moments": told,

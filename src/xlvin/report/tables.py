@@ -57,6 +57,11 @@ def differences(table: Sequence[Row]) -> str:
     return f"Low and high: {interval_title(table)}.\n\n{markdown(table, columns)}"
 
 
+def number(value: float) -> str:
+    """Four significant digits, and all of those before the point."""
+    return f"{value:.0f}" if abs(value) >= 1000.0 else f"{value:.4g}"
+
+
 def spread(row: Row, digits: int = 1) -> str:
     """Mean ± standard deviation; one seed has no deviation."""
     mean = f"{row['mean']:.{digits}f}"
@@ -116,4 +121,4 @@ def _layout(
 
 
 def _text(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return number(value) if isinstance(value, float) else str(value)

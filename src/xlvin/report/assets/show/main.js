@@ -114,6 +114,7 @@ const ends = {
 at("title").textContent = `${subject.environment} · ${subject.agent}, seed ${subject.seed}`;
 at("subtitle").textContent =
   `One greedy episode (seed ${subject.episode_seed}): ${moments.length} step${last ? "s" : ""}, return ${number(total)}; ${ends[subject.end]}. ` +
+  (subject.state ? `The agent ${subject.state}. ` : "") +
   (subject.executor ? `Executor: ${subject.executor}. ` : "") +
   "Arrow keys step, space plays.";
 at("footer").textContent = `Written by xlvin ${subject.versions.xlvin}. This file needs no network.`;

@@ -122,7 +122,10 @@ function showTree(tree) {
     tree.parent.length > 1 && at("nodes").min !== at("nodes").max ? "visible" : "hidden";
   at("legend").textContent =
     `Discs are imagined states; colour and number are the critic's value, here ${number(values.low)} (dark) to ${number(values.high)} (bright). ` +
-    "Lines are actions, as wide as the actor finds them probable; orange is the most probable path." +
+    "Lines are actions, as wide as the actor finds them probable; orange is the most probable path" +
+    (subject.beam === null
+      ? "."
+      : ` among these. The planner followed only ${subject.beam} paths per level, chosen by ${subject.chosen_by} before planning; percentages are the policy after planning.`) +
     (count < tree.size ? " Only the most probable paths are drawn." : "") +
     " Click a state to see it below; drag to move a zoomed tree.";
 
