@@ -42,7 +42,10 @@ EXIT_CODES = "\nexit codes: 0 done, 1 a run failed, 2 bad input, 130 interrupted
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, by which schedulers stop a process: it saves its work as it does after Ctrl-C."""
+    """SIGTERM, by which schedulers stop a process: it saves its work as it does after Ctrl-C.
+
+    A command that keeps something adds to the arguments of either what it kept.
+    """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,10 +93,10 @@ def _run(arguments: list[str]) -> int:
         if not _out_of_memory(error):
             raise
         return _tell("the memory does not suffice; choose a smaller network, depth, beam or batch.", 1)
-    except Terminated:
-        return _tell("terminated; the same command resumes.", 143)
-    except KeyboardInterrupt:
-        return _tell("interrupted; the same command resumes.", 130)
+    except Terminated as stop:
+        return _tell("; ".join(["terminated", *stop.args]) + ".", 143)
+    except KeyboardInterrupt as stop:
+        return _tell("; ".join(["interrupted", *stop.args]) + ".", 130)
 
 
 def _forget_output() -> None:

@@ -1,4 +1,4 @@
-"""What the fields of a configuration may hold: values of their own types, and finite numbers."""
+"""Fields of configurations: what they may hold, and their names."""
 
 from __future__ import annotations
 
@@ -19,6 +19,15 @@ def check_fields(part: Any, where: str = "") -> None:
             raise XLVINError(f"{where}{name} is {value}; give a finite number.")
         if not _fits(value, hint):
             raise XLVINError(f"{where}{name} is {value!r}; {_wanted(hint)}.")
+
+
+def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Every field of a configuration, as `dataclasses.asdict` has it, by its dotted name."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        nested = isinstance(value, dict)
+        found |= flat(value, f"{prefix}{name}.") if nested else {prefix + name: value}
+    return found
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -24,7 +24,7 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
 
 
 def test_the_product_of_all_that_is_named() -> None:
-    words = "--environments CartPole-v0 Acrobot-v1 --agents ppo xlvin-r --seeds 4 --first-seed 7 "
+    words = "--environments CartPole-v0 Acrobot-v1 --agents xlvin-cp xlvin-r --seeds 4 --first-seed 7 "
     words += (
         "--set ppo.learning-rate=1e-3,3e-4 network.beam=None,2 --set ppo.anneal=true,false --ppo.clip 0.3"
     )
@@ -40,7 +40,7 @@ def test_the_product_of_all_that_is_named() -> None:
             "network.beam": cell.config.network.beam,
             "ppo.anneal": cell.config.ppo.anneal,
         }
-    assert cells[0].name == "CartPole-v0/ppo/ppo.learning_rate=0.001/network.beam=None/ppo.anneal=True"
+    assert cells[0].name == "CartPole-v0/xlvin-cp/ppo.learning_rate=0.001/network.beam=None/ppo.anneal=True"
     assert plan(["--environments", "CartPole-v0"])[0][0].config.agent == "xlvin-imagine"
     assert plan(["--environments", "CartPole-v0", "--ray"])[1].ray == "local"
     assert plan(["--ray", "auto", "--environments", "CartPole-v0"])[1].ray == "auto"
@@ -62,7 +62,10 @@ def test_a_table_for_people_and_for_programs(tmp_path: Path, capsys: pytest.Capt
     code, told, progress = call(capsys, *command)
     assert code == 0
     header, _, *lines = told.split("\n\n")[0].splitlines()
-    assert " ".join(header.split()) == "environment agent ppo.learning_rate mean std iqm low high seeds"
+    assert (
+        " ".join(header.split())
+        == "environment agent ppo.learning_rate mean std iqm low high seeds interval_of"
+    )
     assert [line.split()[2] for line in lines] == ["0.001", "0.01"]
     assert "4/4" in progress
     code, told, progress = call(capsys, *command, "--json")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from xlvin.cli import main
-from xlvin.training.progress import training_progress
 from xlvin.training.config import Budget, TrainConfig
+from xlvin.training.progress import training_progress
 
 from ..environments import CORRIDOR, CRASH
 
@@ -40,13 +40,17 @@ def test_train_then_evaluate(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     )
     assert [seed["seed"] for seed in result["seeds"]] == [0, 1]
     assert result["mean"] == pytest.approx(sum(seed["score"] for seed in result["seeds"]) / 2)
-    assert f"{result['mean']:.1f}" in out
+    assert f": {result['mean']:.4g} +- {result['std']:.4g}\n" in out
     code, told, _ = call(capsys, "evaluate", folder, "--episodes", "3", "--json")
     assert code == 0
-    assert json.loads(told) == result
+    evaluated = json.loads(told)
+    assert evaluated.items() >= result.items()
+    assert evaluated["round"] == evaluated["rounds"]
     code, told, _ = call(capsys, "evaluate", folder, "--episodes", "1")
     assert code == 0
     assert "greedy, 1 fresh episode " in told
+    assert "kept in" not in told, "nothing is kept"
+    assert "unfinished" not in told
 
 
 def test_the_default_folder_resumes_too(
@@ -80,6 +84,10 @@ def test_the_default_folder_resumes_too(
         (["train", "CartPole-v0", "--agent", "ppoo"], 'Did you mean "ppo"'),
         (["train", "CartPole-v0", "--trajectories", "0"], "at least 1"),
         (["train", "CartPole-v0", "--trajectories", "5", "--transitions", "5"], "give one of them"),
+        (["train", "CartPole-v0", "--trajectories", "3", "--budget.total", "7"], "set twice"),
+        (["train", "CartPole-v0", "--imagination.last-iterations", "0"], "would not imagine"),
+        (["train"], "Name the environment first"),
+        (["sweep"], "Name environments"),
         (["train", "CartPole-v0", "--ppo.learning-rate", "nan"], "finite"),
         (["train", "CartPole-v0", "--ppo.learning-rate", "-1"], "positive"),
         (["train", "CartPole-v0", "--ppo.discount", "1.5"], "between 0 and 1"),
@@ -116,7 +124,7 @@ def test_bad_input_exits_with_two_and_writes_nothing(
 def test_a_failed_run_exits_with_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, error = call(capsys, "train", CRASH, "--trajectories", "20", "--folder", str(tmp_path), *SMALL)
     assert code == 1
-    assert error.strip().startswith("xlvin: The training of seed 0 stopped in round 3")
+    assert error.splitlines()[-1].startswith("xlvin: The training of seed 0 stopped in round 3")
     assert "ZeroDivisionError" in error
     assert call(capsys, "evaluate", str(tmp_path), "--episodes", "2")[0] == 0  # two good rounds were kept
 
@@ -127,10 +135,31 @@ def test_an_interrupted_run_says_how_to_go_on(
     def interrupt(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("xlvin.training.trainer.Trainer._learn", interrupt)
-    code, _, error = call(capsys, "train", CORRIDOR, "--folder", str(tmp_path), *SMALL)
+    command = ["train", CORRIDOR, "--folder", str(tmp_path), "--trajectories", "10", *SMALL]
+    with monkeypatch.context() as first:
+        first.setattr("xlvin.training.trainer.Trainer._learn", interrupt)
+        code, _, error = call(capsys, *command)
     assert code == 130
-    assert "resumes" in error
+    assert error.endswith("interrupted; no round was complete, and the same command starts anew.\n")
+    monkeypatch.setattr("xlvin.training.run.evaluate", interrupt)
+    code, _, error = call(capsys, *command)
+    assert error.endswith(f"interrupted; 2 of 2 rounds kept in {tmp_path}, and the same command resumes.\n")
+    assert code == 130
+    monkeypatch.setattr("xlvin.commands.pretrain.main", interrupt)
+    assert call(capsys, "pretrain") == (130, "", "xlvin: interrupted.\n")
+    monkeypatch.setattr("xlvin.commands.sweep.run_sweep", interrupt)
+    code, _, error = call(capsys, "sweep", "--environments", CORRIDOR)
+    assert (code, error) == (130, "xlvin: interrupted; the same command resumes.\n")
+
+
+def test_what_a_run_is_about_is_told_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["train", CORRIDOR, "--agent", "ppo", "--folder", str(tmp_path), "--transitions", "10", *SMALL]
+    _, _, error = call(capsys, *command, "--network.depth", "5", "--seeds", "2")
+    note, first, last = error.splitlines()
+    assert note == "--network.depth has no effect on ppo"
+    told = "8 of 10 transitions (rounds of 8 x 1), 2 seeds"
+    assert first == f"ppo on {CORRIDOR}, {told}, in {tmp_path}"
+    assert last.endswith("evaluating")
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate"])
@@ -154,5 +183,6 @@ def test_progress_in_a_log_tells_round_return_and_time(
     first, second = capsys.readouterr().err.strip().splitlines()
     assert first.startswith("round 3/4, return 3, ")
     assert second.startswith("round 4/4, no episode ended, ")
+    assert second.endswith("s left")
     with training_progress(config, quiet=True) as show:
         assert show is None

@@ -7,15 +7,15 @@ import itertools
 import json
 import shlex
 import sys
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from xlvin.agents.registry import AGENTS
 from xlvin.commands.train import configuration
 from xlvin.errors import XLVINError, unknown
 from xlvin.experiments.cluster import LOCAL
 from xlvin.experiments.sweep import TABLE, Cell, Resources, Result, run_sweep
+from xlvin.fields import flat
 from xlvin.report.statistics import FEWEST
 from xlvin.report.tables import plain
 from xlvin.training.config import TrainConfig
@@ -109,7 +109,7 @@ def _axis(text: str) -> tuple[str, list[str]]:
     """The field and the values of `field=value,value`."""
     name, equals, values = text.partition("=")
     name = name.removeprefix("--").replace("-", "_")
-    known = _leaves(TrainConfig())
+    known = flat(asdict(TrainConfig()))
     if name in OPTIONS:
         raise XLVINError(f"--set does not take {name}; use {OPTIONS[name]}.")
     if name not in known:
@@ -117,16 +117,6 @@ def _axis(text: str) -> tuple[str, list[str]]:
     if not equals or not all(values.split(",")):
         raise XLVINError(f"--set {text} has no values; write {name}=VALUE,VALUE.")
     return name, values.split(",")
-
-
-def _leaves(part: Any, prefix: str = "") -> dict[str, Any]:
-    """Every field of a configuration by its dotted name."""
-    found: dict[str, Any] = {}
-    for field in fields(part):
-        value = getattr(part, field.name)
-        nested = is_dataclass(value)
-        found |= _leaves(value, f"{prefix}{field.name}.") if nested else {prefix + field.name: value}
-    return found
 
 
 def _cell(
@@ -139,14 +129,14 @@ def _cell(
     start = argparse.Namespace(**{**vars(chosen), "environment": environment, "agent": agent})
     words = [word for name, text in point.items() for word in _words(name, text)]
     config = configuration(start, [*overrides, *words], "xlvin sweep --environments")
-    values = _leaves(config)
-    return Cell(replace(config, seeds=chosen.seeds), {name: values[name] for name in point})
+    values = flat(asdict(config))
+    return Cell(config, {name: values[name] for name in point})
 
 
 def _words(name: str, text: str) -> list[str]:
     """The option that sets a field: switches are turned, others get a value."""
     option = name.replace("_", "-")
-    if not isinstance(_leaves(TrainConfig())[name], bool):
+    if not isinstance(flat(asdict(TrainConfig()))[name], bool):
         return [f"--{option}", text]
     if text.lower() not in ("true", "false"):
         raise XLVINError(f"{name} is a switch; give true or false, not {text}.")
@@ -156,7 +146,7 @@ def _words(name: str, text: str) -> list[str]:
 
 def main(argv: list[str]) -> int:
     """Plan, run, print the table; exit code 1 if a run failed."""
-    if not argv or "-h" in argv or "--help" in argv:
+    if "-h" in argv or "--help" in argv:
         print(parser().format_help() + "\n" + EXAMPLES)
         start, _ = parser().parse_known_args([])
         start.environment, start.agent = TrainConfig.environment, None
@@ -164,7 +154,11 @@ def main(argv: list[str]) -> int:
     cells, chosen = plan(argv)
     resources = Resources(chosen.workers, chosen.ray, chosen.device, chosen.side_by_side)
     tell = (lambda line: None) if chosen.json else (lambda line: print(line, file=sys.stderr))
-    result = run_sweep(cells, chosen.folder, resources, shlex.join(["xlvin", "sweep", *argv]), tell)
+    try:
+        result = run_sweep(cells, chosen.folder, resources, shlex.join(["xlvin", "sweep", *argv]), tell)
+    except KeyboardInterrupt as stop:
+        stop.args = ("the same command resumes",)
+        raise
     print_result(result, chosen.folder, chosen.json)
     return 1 if result.failures else 0
 

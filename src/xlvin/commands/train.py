@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 import tyro
+from tyro.conf import Suppress
 
+from xlvin.agents.base import AgentConfig
 from xlvin.agents.registry import AGENTS
-from xlvin.training.progress import training_progress
 from xlvin.commands.scores import print_scores
 from xlvin.errors import XLVINError
-from xlvin.training.api import configure
+from xlvin.training.api import check_imagination, configure
 from xlvin.training.config import TrainConfig
-from xlvin.training.run import default_folder, run
+from xlvin.training.effects import without_effect
+from xlvin.training.progress import announce, training_progress
+from xlvin.training.run import default_folder, kept_rounds, run
 
 EXAMPLES = """examples:
   xlvin train CartPole-v0 --trajectories 10 --seeds 5
@@ -34,6 +40,29 @@ DECIDED = {
 }
 
 
+@dataclass(frozen=True)
+class Network(AgentConfig):
+    """An agent's shape, of which help shows what can be set."""
+
+    observation: Suppress[tuple[int, ...]] = ()
+    given: Suppress[tuple[int, ...] | None] = None
+    actions: Suppress[int] = 0
+    low: Suppress[tuple[float, ...]] = ()
+    high: Suppress[tuple[float, ...]] = ()
+    discount: Suppress[float] = 0.99
+
+
+@dataclass(frozen=True)
+class Options(TrainConfig):
+    """One training run; what has an option of its own above is not shown again."""
+
+    environment: Suppress[str] = ""
+    agent: Suppress[str] = ""
+    seeds: Suppress[int] = 1
+    network: Network = field(default_factory=Network)
+    """The agent's shape."""
+
+
 def parser() -> argparse.ArgumentParser:
     """The options that choose a configuration; every field of it can then be overridden."""
     options = argparse.ArgumentParser("xlvin train", description=__doc__, add_help=False, allow_abbrev=False)
@@ -52,6 +81,7 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_argument("--trajectories", type=int, help="data budget: complete episodes per seed")
     options.add_argument("--transitions", type=int, help="data budget: environment steps per seed")
+    options.add_argument("--seeds", type=int, default=1, help="how many seeds, side by side (default: 1)")
     options.add_argument("--folder", type=Path, help="where the run is kept (default: runs/...)")
     options.add_argument("--device", default="cpu", help='"cpu" or "cuda"')
     options.add_argument("--track", metavar="SERVICE", help='tell a service the metrics as well: "wandb"')
@@ -63,16 +93,32 @@ def configuration(
     chosen: argparse.Namespace, overrides: list[str], command: str = "xlvin train"
 ) -> TrainConfig:
     """The preset with the data budget and all overrides applied."""
-    start = configure(
-        chosen.environment, chosen.agent, chosen.preset, chosen.trajectories, chosen.transitions
-    )
-    config = tyro.cli(TrainConfig, default=start, args=overrides, prog=f"{command} {chosen.environment}")
-    if config.environment != start.environment:
+    given = {word.partition("=")[0].removeprefix("--") for word in overrides}
+    if "environment" in given:
         raise XLVINError("Name the environment once, right after `xlvin train`.")
     for name, decider in DECIDED.items():
-        if getattr(config.network, name) != getattr(start.network, name):
+        if f"network.{name}" in given:
             raise XLVINError(f"--network.{name} is decided by {decider}; leave it out.")
-    return config
+    start = _start(chosen)
+    shown = Options(**_parts(start) | {"network": Network(**_parts(start.network))})
+    parsed = tyro.cli(Options, default=shown, args=overrides, prog=f"{command} {chosen.environment}")
+    config = TrainConfig(**_parts(parsed) | {"network": AgentConfig(**_parts(parsed.network))})
+    granted = chosen.trajectories is not None or chosen.transitions is not None
+    if granted and (config.budget.unit, config.budget.total) != (start.budget.unit, start.budget.total):
+        raise XLVINError("The budget is set twice; give --trajectories, --transitions or --budget.total.")
+    return check_imagination(config)
+
+
+def _start(chosen: argparse.Namespace) -> TrainConfig:
+    """The preset with the data budget and the seeds."""
+    config = configure(
+        chosen.environment, chosen.agent, chosen.preset, chosen.trajectories, chosen.transitions
+    )
+    return replace(config, seeds=chosen.seeds)
+
+
+def _parts(config: AgentConfig | TrainConfig) -> dict[str, Any]:
+    return {each.name: getattr(config, each.name) for each in fields(config)}
 
 
 def main(argv: list[str]) -> int:
@@ -81,7 +127,7 @@ def main(argv: list[str]) -> int:
     words = [word for word in argv if word not in ("-h", "--help")]
     named = bool(words) and not words[0].startswith("-")
     chosen, overrides = options.parse_known_args(words if named else [TrainConfig.environment, *words])
-    if not argv or len(words) < len(argv):
+    if len(words) < len(argv):
         print(options.format_help() + "\n" + EXAMPLES)
         overrides = ["--help"]
     elif not named:
@@ -89,8 +135,23 @@ def main(argv: list[str]) -> int:
             "Name the environment first, as in `xlvin train CartPole-v0`; `xlvin list` has some."
         )
     config = configuration(chosen, overrides)
+    for name in without_effect(_start(chosen), config):
+        print(f"--{name.replace('_', '-')} has no effect on {config.agent}", file=sys.stderr)
     folder = chosen.folder or default_folder(config)
-    with training_progress(config, chosen.json, chosen.device) as progress:
-        result = run(config, folder, chosen.device, progress, track=chosen.track)
+    if not chosen.json:
+        announce(config, folder)
+    try:
+        with training_progress(config, chosen.json, chosen.device) as progress:
+            result = run(config, folder, chosen.device, progress, track=chosen.track)
+    except KeyboardInterrupt as stop:
+        stop.args = (_kept(folder, config.budget.rounds),)
+        raise
     print_scores(result.config, result.returns, folder, as_json=chosen.json)
     return 0
+
+
+def _kept(folder: Path, rounds: int) -> str:
+    """What an interrupted run has kept, and how it goes on."""
+    if done := kept_rounds(folder):
+        return f"{done} of {rounds} rounds kept in {folder}, and the same command resumes"
+    return "no round was complete, and the same command starts anew"

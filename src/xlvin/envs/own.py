@@ -20,7 +20,7 @@ from xlvin.errors import XLVINError, unknown
 
 # Whose files are not the user's: Python's, installed packages', ours.
 LIBRARIES = (
-    *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
+    *(Path(sysconfig.get_paths()[name]) for name in ("stdlib", "purelib", "platlib")),
     Path(__file__).parents[1],
 )
 

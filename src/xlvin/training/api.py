@@ -125,8 +125,8 @@ def check_imagination(config: TrainConfig) -> TrainConfig:
     """The configuration, unless its agent is to imagine and does not."""
     if config.agent in registry.IMAGINING and config.imagination.last_iterations == 0:
         raise XLVINError(
-            f"{config.agent} does not imagine with last_iterations 0; set them, as in "
-            'imagination={"last_iterations": 60}, or choose an agent without "-imagine".'
+            f"{config.agent} would not imagine with imagination.last_iterations 0; set them as well, "
+            'or choose an agent without "-imagine".'
         )
     return config
 

@@ -274,7 +274,7 @@ class TrainConfig:
     seeds: int = 1
     """How many seeds to train side by side."""
     first_seed: int = 0
-    """The first of them; the others follow."""
+    """The first seed; the others follow."""
     evaluation_episodes: int = 100
     """Greedy episodes on fresh starts after training, per seed."""
     imagination: ImaginationConfig = field(default_factory=ImaginationConfig)

@@ -31,6 +31,7 @@ from xlvin.envs.atari import is_atari
 from xlvin.envs.own import source_file, with_source
 from xlvin.errors import XLVINError
 from xlvin.executor.artefact import load_provenance
+from xlvin.fields import flat
 from xlvin.files import unwritable, write_atomically, write_json
 from xlvin.storage import load_tensors, save_tensors
 from xlvin.training.config import TrainConfig
@@ -171,7 +172,7 @@ def kept_rounds(folder: Path) -> int:
 
 def differences(there: dict[str, Any], here: dict[str, Any]) -> str:
     """The first three fields in which a stored configuration is another, with both values; "" if none."""
-    old, new = _flat(there), _flat(here)
+    old, new = flat(there), flat(here)
     told = [
         f"{name} {old.get(name, 'unknown')} there, {new.get(name, 'unknown')} here"
         for name in old | new
@@ -283,15 +284,6 @@ def _stored(folder: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
         raise XLVINError(f"{path} is damaged; remove the folder or choose another with --folder.") from error
     return dict(stored)
-
-
-def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Every field of a stored configuration by its dotted name."""
-    found: dict[str, Any] = {}
-    for name, value in config.items():
-        nested = isinstance(value, dict)
-        found |= _flat(value, f"{prefix}{name}.") if nested else {prefix + name: value}
-    return found
 
 
 def _executor_hash(config: TrainConfig) -> str | None:
