@@ -17,8 +17,9 @@ OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path | str) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place if the block succeeds, and is gone if it fails."""
+    path = Path(path)
     temporary = path.with_name(f".{path.name}.part")  # a fixed name: what a killed process left goes
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -27,6 +27,16 @@ def test_pretrain_writes_an_executor_that_loads(folder: Path, capsys: pytest.Cap
     assert load_provenance("grid.safetensors")["sha256"] in capsys.readouterr().out
 
 
+def test_pretrain_replaces_nothing_unless_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = b"of last night"
+    (folder / "grid.safetensors").write_bytes(before)
+    assert main(["pretrain", "grid", *SMALL]) == 2
+    assert "another --out, or replace it by --overwrite" in capsys.readouterr().err
+    assert (folder / "grid.safetensors").read_bytes() == before
+    assert main(["pretrain", "grid", *SMALL, "--overwrite"]) == 0
+    assert load_executor("grid.safetensors").config.width == 8
+
+
 def test_pretrain_twice_gives_the_same_files(folder: Path) -> None:
     for out in ("a/x.safetensors", "b/x.safetensors"):
         assert main(["pretrain", "random-deterministic", *SMALL, "--out", out]) == 0

@@ -42,8 +42,8 @@ def test_lists_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     settings = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if "-v" in line)
     assert settings["FrozenLake-v1"] == "tuned"
     assert settings["CliffWalking-v1"] == "general"
-    assert main(["list", "agnts"]) == 2
-    assert 'Did you mean "agents"' in capsys.readouterr().err
+    assert main(["list", "envs"]) == 2
+    assert "choose one of: agents, environments" in capsys.readouterr().err
 
 
 def test_the_doctor_names_versions_and_parts(

@@ -69,7 +69,7 @@ def test_film_and_page_are_of_one_episode(run: Path, capsys: pytest.CaptureFixtu
 def test_a_gif_of_more_colours_than_it_can_hold_comes_near(tmp_path: Path) -> None:
     ramp = np.linspace(0, 255, 512).astype(np.uint8)
     frame = np.stack((np.tile(ramp, (8, 1)), np.tile(ramp[::-1], (8, 1)), np.tile(ramp // 2, (8, 1))), -1)
-    save_film(tmp_path / "film.gif", [frame, 255 - frame], 10.0)
+    save_film(str(tmp_path / "film.gif"), [frame, 255 - frame], 10.0)
     with Image.open(tmp_path / "film.gif") as picture:
         found = np.asarray(picture.convert("RGB"), np.int64)
     assert np.abs(found - frame).mean() < 4.0

@@ -164,7 +164,7 @@ def test_equal_values_can_be_drawn() -> None:
 
 def test_a_picture_is_written_whole(tmp_path: Path) -> None:
     path = tmp_path / "new" / "plan.png"
-    save_plan_figure(path, full_plan(2, 1), dpi=40)
+    save_plan_figure(str(path), full_plan(2, 1), dpi=40)
     assert matplotlib.image.imread(path).shape[1] == 400
     assert [file.name for file in path.parent.iterdir()] == ["plan.png"]
 

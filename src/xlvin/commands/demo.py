@@ -12,7 +12,6 @@ import tyro
 from numpy.typing import NDArray
 
 from xlvin.agents.base import Agent
-from xlvin.training.progress import training_progress
 from xlvin.envs.environment import Environment
 from xlvin.experiments.table1 import PAPER
 from xlvin.report.plan_figure import save_plan_figure
@@ -20,6 +19,7 @@ from xlvin.report.plan_layout import Plan
 from xlvin.report.statistics import summarise
 from xlvin.report.tables import plain
 from xlvin.training.presets import preset
+from xlvin.training.progress import training_progress
 from xlvin.training.run import Result, fingerprint, run
 from xlvin.training.seeding import derive_seed
 

@@ -14,7 +14,7 @@ import tyro
 from xlvin.agents.registry import AGENTS, IMAGINING, VALUE_BASED
 from xlvin.commands.reproduce import EXPERIMENTS
 from xlvin.envs.atari import is_atari, register
-from xlvin.errors import XLVINError, unknown
+from xlvin.errors import XLVINError
 from xlvin.executor.artefact import SHIPPED, load_provenance
 from xlvin.report.tables import Row, plain
 from xlvin.training.presets import CONTINUOUS, CONTROL, STOCHASTIC, Version, preset
@@ -106,7 +106,7 @@ def list_(
         as_json: Print it as JSON.
     """
     if kind is not None and kind not in KINDS:
-        raise unknown("list of", kind, KINDS)
+        raise XLVINError(f'There is no list of "{kind}"; choose one of: {", ".join(KINDS)}.')
     found = {name: rows() for name, rows in KINDS.items() if kind in (None, name)}
     if as_json:
         print(json.dumps(found if kind is None else found[kind], indent=1))

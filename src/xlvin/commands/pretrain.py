@@ -17,6 +17,10 @@ from xlvin.mdp.families import FAMILIES, find
 
 EXAMPLES = f"""families: {", ".join(FAMILIES)}
 
+  --out FILE.safetensors  where the weights go, by default FAMILY.safetensors here; a .json lies beside them
+  --overwrite             replace weights that are there
+  --json                  print the result as JSON
+
 examples:
   xlvin pretrain random-deterministic
   xlvin pretrain cartpole-tree --out my-executor.safetensors --seed 3
@@ -29,7 +33,7 @@ Every field of the configuration can be set by name:
 def main(argv: list[str]) -> int:
     """Pretrain, write the weights and their provenance, print how good they are."""
     if not argv or "-h" in argv or "--help" in argv:
-        usage = "xlvin pretrain FAMILY [--out FILE.safetensors] [--json] [OPTIONS]"
+        usage = "xlvin pretrain FAMILY [--out FILE.safetensors] [--overwrite] [--json] [OPTIONS]"
         print(f"usage: {usage}\n\n{__doc__}\n\n{EXAMPLES}")
         tyro.cli(PretrainConfig, args=["--help"], prog="xlvin pretrain FAMILY")
     family, *rest = argv
@@ -38,10 +42,15 @@ def main(argv: list[str]) -> int:
     find(family)
     options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     options.add_argument("--out", type=Path, default=Path(f"{family}.safetensors"))
+    options.add_argument("--overwrite", action="store_true")
     options.add_argument("--json", action="store_true")
     chosen, overrides = options.parse_known_args(rest)
     config = tyro.cli(PretrainConfig, default=preset(family), args=overrides, prog=f"xlvin pretrain {family}")
     check_writable(chosen.out)
+    if chosen.out.exists() and not chosen.overwrite:
+        raise XLVINError(
+            f"{chosen.out} is there already; choose another --out, or replace it by --overwrite."
+        )
 
     started = time.monotonic()
     with tqdm(total=config.iterations, disable=None, desc=f"pretraining on {config.family}") as bar:

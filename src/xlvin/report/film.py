@@ -21,19 +21,20 @@ SHORTEST_GIF_FRAME = 20
 LAST_GIF_FRAME = 1000  # milliseconds to see how it ended, before it starts over
 
 
-def check_film(path: Path) -> None:
+def check_film(path: Path | str) -> None:
     """Refuse a name that `save_film` could not write, before an episode was played for it."""
-    if path.suffix not in (".gif", ".mp4"):
+    kind = Path(path).suffix
+    if kind not in (".gif", ".mp4"):
         raise XLVINError(f'"{path}" is no name for a film; let it end in .gif or .mp4.')
-    if path.suffix == ".mp4":
+    if kind == ".mp4":
         _ffmpeg()
 
 
-def save_film(path: Path, frames: Sequence[Frame], fps: float) -> None:
+def save_film(path: Path | str, frames: Sequence[Frame], fps: float) -> None:
     """Write frames of one size to `path`, a .gif or .mp4."""
     check_film(path)
     with replacing(path) as temporary:
-        if path.suffix == ".gif":
+        if Path(path).suffix == ".gif":
             _write_gif(temporary, frames, fps)
         else:
             _write_mp4(temporary, frames, fps)

@@ -24,7 +24,7 @@ def data_block(data: Any) -> str:
     return f'<script type="application/json" id="data">{text}</script>'
 
 
-def write_page(path: Path, title: str, body: str, style: str = "", script: str = "") -> None:
+def write_page(path: Path | str, title: str, body: str, style: str = "", script: str = "") -> None:
     """Write a page with `body`, which has a button #theme; style and script add to what all pages share."""
     with replacing(path) as temporary:
         temporary.write_text(

@@ -75,7 +75,7 @@ def plan_figure(
     return page.figure
 
 
-def save_plan_figure(path: Path, plan: Plan, dpi: int = 120, **options: Any) -> None:
+def save_plan_figure(path: Path | str, plan: Plan, dpi: int = 120, **options: Any) -> None:
     """Draw a plan into a PNG file; options as for `plan_figure`."""
     figure = plan_figure(plan, **options)
     with replacing(path) as temporary:

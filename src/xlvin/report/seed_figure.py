@@ -52,7 +52,7 @@ def draw_seeds(
         axes.set_xlim(-0.6, len(names) - 0.4)
 
 
-def save_panels(path: Path, picture: Figure, title: str) -> None:
+def save_panels(path: Path | str, picture: Figure, title: str) -> None:
     """Give all panels a faint grid and no frame above and to the right, and write a PNG file."""
     for axes in picture.axes:
         axes.grid(axis="y", alpha=0.25)

@@ -16,7 +16,7 @@ __all__ = ["Episode", "Subject", "write_show_page"]
 SCRIPTS = ("tools", "tree", "plane", "executor", "moment", "main")
 
 
-def write_show_page(path: Path, episode: Episode, subject: Subject) -> None:
+def write_show_page(path: Path | str, episode: Episode, subject: Subject) -> None:
     """Write the page of an episode to `path`, whole or not at all."""
     title = f"{subject.environment} · {subject.agent} · seed {subject.seed}"
     body = asset("show/page.html") + "\n" + data_block(episode_data(episode, subject))
