@@ -3,7 +3,7 @@
     python benchmarks/planner.py [--json] [--keep] [--rounds 7] [--only sparse]
 
 Both compute the same function (checked before timing). Ratios are medians over rounds in which the two take
-turns, so that a busy machine disturbs both alike. "recorded" is `xlvin.planner.inference.Recorder`.
+turns, so that a busy machine disturbs both alike. "recorded" is `xlvin.acting.recorded.RecordedNetwork`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from speed import Measured, parser, race, report
+from xlvin.acting.recorded import RecordedNetwork
 from xlvin.executor.network import ExecutorConfig, Processor
 from xlvin.latent.encoders import MLPEncoder
 from xlvin.latent.transition import TransitionModel
-from xlvin.planner.inference import Recorder
 from xlvin.planner.planner import Planner
 
 LATENT, HIDDEN, WIDTH = 50, 64, 50
@@ -141,7 +141,7 @@ def acting(rounds: int) -> Iterator[Measured]:
     plain, planning = Policy(4, 2, None), Policy(4, 2, make_planner(2, 2))
     states = torch.randn(1, 4)
     observation = states.numpy()
-    recorded, recorded_plain = Recorder(planning), Recorder(plain)
+    recorded, recorded_plain = RecordedNetwork(planning), RecordedNetwork(plain)
     for kind, reference, ours, bar in (
         ("both recorded", lambda: recorded_plain(observation), lambda: recorded(observation), "<= 3"),
         ("ours recorded", forward(plain, states), lambda: recorded(observation), "<= 3"),

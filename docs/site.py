@@ -24,7 +24,18 @@ FIRST = {
     "tutorials": ["environment", "layers", "encoder", "executor", "plan"],
 }
 # Rooms in the order in which the paper tells its story.
-ROOMS = ("agents", "planner", "executor", "latent", "mdp", "envs", "training", "experiments", "report")
+ROOMS = (
+    "agents",
+    "acting",
+    "planner",
+    "executor",
+    "latent",
+    "mdp",
+    "envs",
+    "training",
+    "experiments",
+    "report",
+)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

@@ -12,9 +12,10 @@ ALLOWED = {
     "executor": {"mdp"},
     "latent": set(),
     "planner": {"executor", "latent", "mdp"},
-    "agents": {"planner", "executor", "latent"},
+    "acting": set(),
+    "agents": {"acting", "planner", "executor", "latent"},
     "envs": {"mdp"},
-    "training": {"agents", "planner", "executor", "latent", "envs", "mdp"},
+    "training": {"agents", "acting", "planner", "executor", "latent", "envs", "mdp"},
     "report": set(),
     "experiments": {"training", "agents", "planner", "executor", "latent", "mdp", "envs", "report"},
 }

@@ -18,7 +18,7 @@ BATCHES, ACTIONS = (1, 3, 8), (2, 4)
 def assert_acts_as_it_says(agent: Agent, observation: np.ndarray) -> None:
     with torch.no_grad():
         wanted = agent(torch.from_numpy(observation))
-    for got, want in zip(agent._recorder(observation), wanted, strict=True):
+    for got, want in zip(agent._recorded(observation), wanted, strict=True):
         np.testing.assert_allclose(got, want.numpy(), rtol=1e-3, atol=1e-4)
 
 

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from xlvin.acting.recorded import RecordedNetwork
 from xlvin.agents.distributions import Categorical, Distribution
 from xlvin.agents.tree import ImaginedTree
 from xlvin.binning import centres, possible
@@ -22,7 +23,6 @@ from xlvin.fields import check_fields
 from xlvin.latent.encoders import ImageEncoder, MLPEncoder
 from xlvin.latent.maze import MazeEncoder, RecurrentMazeEncoder
 from xlvin.observations import converter
-from xlvin.planner.inference import Recorder
 from xlvin.storage import save_tensors
 
 FORMAT = "xlvin-agent-1"
@@ -176,7 +176,7 @@ class Agent(nn.Module, ABC):
     def __init__(self, config: AgentConfig) -> None:
         super().__init__()
         self.config = config
-        self._recorder = Recorder(self)
+        self._recorded = RecordedNetwork(self)
         if config.actions < 1 or not config.observation:
             raise XLVINError("An agent needs the shape of its observations and at least one action.")
         self.encoder: nn.Module
@@ -229,13 +229,13 @@ class Agent(nn.Module, ABC):
         is done in place to `parameter.data` goes unnoticed: call `record_anew` after it.
         """
         batch, single = self._read(observation)
-        logits = self._recorder(batch)[0]
+        logits = self._recorded(batch)[0]
         chosen = self.native(self._choose(logits, deterministic))
         return (chosen[0] if single else chosen), None
 
     def record_anew(self) -> None:
         """Let `predict` look at the weights again, after a change that it cannot notice."""
-        self._recorder.record_anew()
+        self._recorded.record_anew()
 
     def distribution(self, logits: Tensor) -> Distribution:
         """The policy that logits [..., A] speak of."""

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_map_only
 
-from xlvin.planner.watch import Watch, address
+from xlvin.acting.watch import Watch, address
 from xlvin.training.graphs import Graph, stream_of
 
 aten = torch.ops.aten

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from xlvin.planner.watch import address
+from xlvin.acting.watch import address
 
 aten = torch.ops.aten
 Kernel = Callable[[], object]

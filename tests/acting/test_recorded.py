@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from xlvin.acting.recorded import RecordedFunction, RecordedNetwork
 from xlvin.errors import XLVINError
 from xlvin.executor.network import Executor, ExecutorConfig, Processor
 from xlvin.latent.encoders import ImageEncoder, MLPEncoder
 from xlvin.latent.transition import TransitionModel
 from xlvin.planner.aligned import AlignedPlanner
 from xlvin.planner.backup import ScalarTree
-from xlvin.planner.inference import Recorder, Recording
 from xlvin.planner.planner import Planner
 
 
@@ -70,7 +70,7 @@ NETWORKS = {
 def test_a_recording_is_the_network(name: str, batch: int) -> None:
     torch.manual_seed(0)
     network = NETWORKS[name]()
-    recording = Recording(network, torch.zeros(batch, 4))
+    recording = RecordedFunction(network, torch.zeros(batch, 4))
     for _ in range(3):
         observation = torch.randn(batch, 4)
         with torch.no_grad():
@@ -82,7 +82,7 @@ def test_a_recording_is_the_network(name: str, batch: int) -> None:
 def test_images_are_recorded_too() -> None:
     torch.manual_seed(0)
     network = Policy(planner(), ImageEncoder((1, 40, 40), 6))
-    recording = Recording(network, torch.zeros(1, 1, 40, 40, dtype=torch.uint8))
+    recording = RecordedFunction(network, torch.zeros(1, 1, 40, 40, dtype=torch.uint8))
     image = torch.randint(0, 255, (1, 1, 40, 40), dtype=torch.uint8)
     with torch.no_grad():
         wanted = network(image)
@@ -92,7 +92,7 @@ def test_images_are_recorded_too() -> None:
 
 def test_a_recording_keeps_its_parameters_and_its_answers() -> None:
     network = Policy(planner())
-    recording = Recording(network, torch.zeros(1, 4))
+    recording = RecordedFunction(network, torch.zeros(1, 4))
     first = recording(np.ones(4))
     kept = [array.copy() for array in first]
     with torch.no_grad():
@@ -104,12 +104,12 @@ def test_a_recording_keeps_its_parameters_and_its_answers() -> None:
         np.testing.assert_array_equal(again, before)
 
 
-def names(recording: Recording) -> list[str]:
+def names(recording: RecordedFunction) -> list[str]:
     return [getattr(kernel.func, "__name__", "") for kernel in recording._kernels]
 
 
 def test_weights_are_composed_once() -> None:
-    called = names(Recording(Policy(planner()), torch.zeros(1, 4)))
+    called = names(RecordedFunction(Policy(planner()), torch.zeros(1, 4)))
     # Encoder 2; what the root is multiplied with 1; T of the root: hidden layer, average, output; T of its
     # children: first layer, hidden layer, average, what a leaf sends; children: received, sent, node, sent
     # again; the root: received again; heads 1.
@@ -140,7 +140,7 @@ class Layers(nn.Module):
 def test_layers_are_folded_also_where_others_read_them(batch: int, leak: bool) -> None:
     torch.manual_seed(0)
     network = Layers(leak)
-    recording = Recording(network, torch.zeros(batch, 4))
+    recording = RecordedFunction(network, torch.zeros(batch, 4))
     observation = torch.randn(batch, 4)
     for got, want in zip(recording(observation.numpy()), network(observation), strict=True):
         np.testing.assert_allclose(got, want.detach().numpy(), rtol=1e-4, atol=1e-6)
@@ -151,7 +151,7 @@ def test_a_normalisation_without_a_scale_is_left_as_it_is() -> None:
     network, observation = Layers(leak=False), torch.randn(3, 4)
     with torch.no_grad():
         network.norm.weight[0] = 0.0
-    recording = Recording(network, torch.zeros(3, 4))
+    recording = RecordedFunction(network, torch.zeros(3, 4))
     np.testing.assert_allclose(recording(observation.numpy())[0], network(observation)[0].detach(), rtol=1e-4)
     assert names(recording).count("_in_torch") == 1
 
@@ -195,7 +195,7 @@ def several_views(x: Tensor) -> tuple[Tensor, ...]:
 @pytest.mark.parametrize("function", [in_place, several_rows, several_views])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_operations_by_themselves(function: Callable[[Tensor], tuple[Tensor, ...]], batch: int) -> None:
-    recording = Recording(function, torch.zeros(batch, 4))
+    recording = RecordedFunction(function, torch.zeros(batch, 4))
     for seed in (0, 1, 0):
         observation = torch.randn(batch, 4, generator=torch.Generator().manual_seed(seed))
         for got, want in zip(recording(observation.numpy()), function(observation), strict=True):
@@ -204,16 +204,16 @@ def test_operations_by_themselves(function: Callable[[Tensor], tuple[Tensor, ...
 
 def test_an_aligned_plan_is_replayed_in_numpy() -> None:
     network = Policy(ActionValuesOnly(aligned(2)), width=3)
-    called = names(Recording(network, torch.zeros(1, 4)))
+    called = names(RecordedFunction(network, torch.zeros(1, 4)))
     assert "dot" in called
     assert "_in_torch" not in called
 
 
 def test_inference_mode_records_the_same() -> None:
     network, observation = Policy(planner()), np.ones((1, 4))
-    outside = Recording(network, torch.zeros(1, 4))
+    outside = RecordedFunction(network, torch.zeros(1, 4))
     with torch.inference_mode():
-        inside = Recording(network, torch.zeros(1, 4))
+        inside = RecordedFunction(network, torch.zeros(1, 4))
         answers = inside(observation)
     assert len(inside._kernels) == len(outside._kernels)
     for got, want in zip(answers, outside(observation), strict=True):
@@ -222,35 +222,35 @@ def test_inference_mode_records_the_same() -> None:
 
 def test_recording_leaves_the_network_trainable() -> None:
     network = Policy(planner())
-    Recording(network, torch.zeros(1, 4))
+    RecordedFunction(network, torch.zeros(1, 4))
     network(torch.randn(2, 4))[0].sum().backward()
     assert network.encoder.layers[0].weight.grad is not None
 
 
 def test_only_the_cpu_is_recorded() -> None:
     with pytest.raises(XLVINError, match="CPU"):
-        Recording(nn.Linear(1, 1), torch.zeros(1, device="meta"))
+        RecordedFunction(nn.Linear(1, 1), torch.zeros(1, device="meta"))
 
 
-def assert_acts_as(recorder: Recorder, network: nn.Module, observation: np.ndarray) -> None:
+def assert_acts_as(recorded: RecordedNetwork, network: nn.Module, observation: np.ndarray) -> None:
     with torch.no_grad():
         wanted = network(torch.as_tensor(observation, dtype=torch.float32))
-    for got, want in zip(recorder(observation), wanted, strict=True):
+    for got, want in zip(recorded(observation), wanted, strict=True):
         np.testing.assert_allclose(got, want.numpy(), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("batch", [1, 3, Recorder.LARGEST + 1])
-def test_a_recorder_follows_its_network(batch: int) -> None:
+@pytest.mark.parametrize("batch", [1, 3, RecordedNetwork.LARGEST + 1])
+def test_a_recorded_network_follows_its_network(batch: int) -> None:
     torch.manual_seed(0)
     network = Policy(planner())
-    recorder, observation = Recorder(network), np.random.default_rng(0).normal(size=(batch, 4))
-    assert_acts_as(recorder, network, observation)
+    recorded, observation = RecordedNetwork(network), np.random.default_rng(0).normal(size=(batch, 4))
+    assert_acts_as(recorded, network, observation)
     optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
     network(torch.randn(5, 4))[0].square().sum().backward()
     optimiser.step()
-    assert_acts_as(recorder, network, observation)
+    assert_acts_as(recorded, network, observation)
     network.load_state_dict(Policy(planner()).state_dict())
-    assert_acts_as(recorder, network, observation)
+    assert_acts_as(recorded, network, observation)
 
 
 def replace_module(network: Policy) -> None:
@@ -290,40 +290,40 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_recorder_notices_what_was_replaced(change: Callable[[Policy], None]) -> None:
+def test_a_recorded_network_notices_what_was_replaced(change: Callable[[Policy], None]) -> None:
     torch.manual_seed(0)
     network, observation = Policy(planner()), np.ones((1, 4))
-    recorder = Recorder(network)
-    before = recorder(observation)[0]
+    recorded = RecordedNetwork(network)
+    before = recorded(observation)[0]
     change(network)
-    assert_acts_as(recorder, network, observation)
-    assert not np.allclose(recorder(observation)[0], before)
+    assert_acts_as(recorded, network, observation)
+    assert not np.allclose(recorded(observation)[0], before)
 
 
-def test_a_recorder_is_told_of_what_leaves_no_trace() -> None:
+def test_a_recorded_network_is_told_of_what_leaves_no_trace() -> None:
     network, observation = Policy(planner()), np.ones((1, 4))
-    recorder = Recorder(network)
-    recorder(observation)
+    recorded = RecordedNetwork(network)
+    recorded(observation)
     network.actor.weight.data.mul_(2.0)
-    recorder.record_anew()
-    assert_acts_as(recorder, network, observation)
+    recorded.record_anew()
+    assert_acts_as(recorded, network, observation)
 
 
-def test_a_recorder_knows_training_from_evaluation() -> None:
+def test_a_recorded_network_knows_training_from_evaluation() -> None:
     network = nn.Sequential(nn.Linear(4, 50), nn.Dropout(0.5), nn.Unflatten(0, (-1, 1)))
-    recorder, observation = Recorder(network), np.ones((1, 4))
-    recorder(observation)
+    recorded, observation = RecordedNetwork(network), np.ones((1, 4))
+    recorded(observation)
     network.eval()
-    assert_acts_as(recorder, network, observation)
+    assert_acts_as(recorded, network, observation)
 
 
 def test_threads_take_turns() -> None:
     network, given = Policy(planner()), np.random.default_rng(0).normal(size=(4, 1, 4))
-    recorder = Recorder(network)
-    wanted = [recorder(observation)[0] for observation in given]
+    recorded = RecordedNetwork(network)
+    wanted = [recorded(observation)[0] for observation in given]
 
     def act(index: int) -> bool:
-        return all(np.array_equal(recorder(given[index])[0], wanted[index]) for _ in range(300))
+        return all(np.array_equal(recorded(given[index])[0], wanted[index]) for _ in range(300))
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -334,23 +334,23 @@ def test_threads_take_turns() -> None:
         sys.setswitchinterval(interval)
 
 
-def test_a_recorder_records_once_per_batch_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recorded_network_records_once_per_batch_size(monkeypatch: pytest.MonkeyPatch) -> None:
     network = Policy(planner())
-    recorder, calls = Recorder(network), []
+    recorded, calls = RecordedNetwork(network), []
     monkeypatch.setattr(network, "forward", lambda x: calls.append(len(x)) or Policy.forward(network, x))
     for batch in (1, 2, 1, 1, 2):
-        recorder(np.zeros((batch, 4)))
+        recorded(np.zeros((batch, 4)))
     assert calls == [1, 2]
 
 
-def test_a_copied_recorder_has_its_own_network() -> None:
+def test_a_copy_records_its_own_weights() -> None:
     network = Policy(planner())
-    network.recorder = Recorder(network)
-    network.recorder(np.zeros((1, 4)))
+    network.recorded = RecordedNetwork(network)
+    network.recorded(np.zeros((1, 4)))
     twin = copy.deepcopy(network)
     with torch.no_grad():
         twin.encoder.layers[0].weight.add_(1.0)
     observation = np.ones((1, 4))
-    assert_acts_as(twin.recorder, twin, observation)
-    assert_acts_as(network.recorder, network, observation)
-    assert not np.allclose(twin.recorder(observation)[0], network.recorder(observation)[0])
+    assert_acts_as(twin.recorded, twin, observation)
+    assert_acts_as(network.recorded, network, observation)
+    assert not np.allclose(twin.recorded(observation)[0], network.recorded(observation)[0])

@@ -19,15 +19,15 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
+from xlvin.acting.kernels import Compiler, Operation, flat, like, tensors
+from xlvin.acting.watch import Watch, address
 from xlvin.errors import XLVINError
-from xlvin.planner.kernels import Compiler, Operation, flat, like, tensors
-from xlvin.planner.watch import Watch, address
 
 Array = NDArray[Any]
 _VERSION = attrgetter("_version")
 
 
-class Recording:
+class RecordedFunction:
     """A function from one tensor to several, for inputs like the example it was recorded with.
 
     The parameters are those of the moment of recording: after they change, record again. The function must
@@ -37,14 +37,14 @@ class Recording:
     def __init__(self, function: Callable[[Tensor], Sequence[Tensor]], example: Tensor) -> None:
         if example.device.type != "cpu":
             raise XLVINError("Only networks on the CPU can be recorded; move network and example there.")
-        # In inference mode torch would show the tape composite operations instead of their parts.
+        # In inference mode torch would show composite operations instead of their parts.
         with torch.inference_mode(False), torch.no_grad():
             entry = example.detach().clone()
-            tape = _Tape(entry)
-            with Watch(tape.carry_out):
+            notes = _Notes(entry)
+            with Watch(notes.carry_out):
                 outputs = function(entry)
             compiler = Compiler(entry)
-            for operation in tape.operations:
+            for operation in notes.operations:
                 compiler.add(operation)
             self._outputs = [compiler.read(output).numpy() for output in outputs]
         self._kernels = compiler.kernels
@@ -58,7 +58,7 @@ class Recording:
         return tuple(output.copy() for output in self._outputs)
 
 
-class Recorder:
+class RecordedNetwork:
     """A network that answers arrays quickly: small batches on the CPU are recorded, others run in torch.
 
     When modules, parameters or buffers were replaced, or changed in place as optimisers and `load_state_dict`
@@ -73,7 +73,7 @@ class Recorder:
 
     def __init__(self, network: nn.Module) -> None:
         self._network, self._lock = network, Lock()
-        self._recordings: dict[tuple[int, torch.dtype, bool], Recording] = {}
+        self._recordings: dict[tuple[int, torch.dtype, bool], RecordedFunction] = {}
         self._modules: list[nn.Module] = []
         self._registries: list[dict[str, Any]] = []
         self._tensors: list[Tensor] = []
@@ -90,7 +90,7 @@ class Recorder:
                 key = (len(observations), dtype, self._network.training)
                 if key not in self._recordings:
                     example = torch.as_tensor(observations, dtype=dtype)
-                    self._recordings[key] = Recording(self._network, example)
+                    self._recordings[key] = RecordedFunction(self._network, example)
                 return self._recordings[key](observations)
         with torch.inference_mode():
             outputs = self._network(torch.as_tensor(observations, dtype=dtype, device=device))
@@ -116,10 +116,10 @@ class Recorder:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy has parameters of its own, and records them when it first acts.
-        return Recorder, (self._network,)
+        return RecordedNetwork, (self._network,)
 
 
-class _Tape:
+class _Notes:
     """Notes every operation whose inputs depend on `entry`."""
 
     def __init__(self, entry: Tensor) -> None:
