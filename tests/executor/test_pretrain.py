@@ -9,7 +9,7 @@ import torch
 from xlvin.errors import RunFailedError, XLVINError
 from xlvin.executor.evaluation import evaluate_cell
 from xlvin.executor.network import ExecutorConfig
-from xlvin.executor.pretrain import PretrainConfig, preset, pretrain
+from xlvin.executor.pretrain import HeldOut, PretrainConfig, preset, pretrain
 
 TINY = PretrainConfig(
     states=5,
@@ -46,6 +46,16 @@ def test_pretraining_leaves_the_callers_random_numbers_alone() -> None:
     torch.manual_seed(5)
     pretrain(TINY)
     assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_held_out_mdps_are_not_those_of_training(seed: int) -> None:
+    config = replace(TINY, seed=seed)
+    generator, count = torch.Generator().manual_seed(seed), config.validation_count
+    trained_on = config.trace(count, generator).draw(4 * count, config.skew, generator)
+    held_out = HeldOut.draw(config).sweeps
+    assert held_out.before.shape == trained_on.before.shape
+    assert not torch.isclose(held_out.before, trained_on.before).any()
 
 
 def test_progress_and_validations_are_told() -> None:
