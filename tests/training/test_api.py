@@ -139,8 +139,10 @@ def test_seeds_that_a_run_does_not_have(tmp_path: Path) -> None:
 
 def test_every_public_name_is_there() -> None:
     assert set(xlvin.__all__) <= set(dir(xlvin))
+    page = (Path(__file__).parents[2] / "docs/api/index.md").read_text()
     for name in xlvin.__all__:
         assert getattr(xlvin, name).__name__ == name
+        assert f"::: xlvin.{name}\n" in page
     with pytest.raises(AttributeError):
         xlvin.does_not_exist  # noqa: B018
 

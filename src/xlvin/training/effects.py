@@ -15,7 +15,6 @@ POLICY = (
     "ppo.epochs",
     "ppo.minibatches",
     "ppo.clip",
-    "ppo.value_coef",
     "ppo.entropy_coef",
     "ppo.gae_lambda",
     "ppo.recompute",
