@@ -45,3 +45,13 @@ def test_an_unfinished_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture
         found = json.loads(call(capsys, *command, "--json")[1])
         assert (found["round"], found["rounds"]) == (2, 4)
     assert "after round 2 of 4, unfinished" in (tmp_path / "show.html").read_text()
+
+
+def test_a_damaged_checkpoint_says_what_to_remove(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["train", "CartPole-v0", "--agent", "ppo", "--trajectories", "2", "--folder", str(tmp_path)]
+    assert call(capsys, *command, *SMALL)[0] == 0
+    (tmp_path / "checkpoint.safetensors").write_bytes(b"torn")
+    for again in (["evaluate", str(tmp_path)], ["show", str(tmp_path)], [*command, *SMALL]):
+        code, _, error = call(capsys, *again)
+        assert code == 2
+        assert f"remove the folder {tmp_path} and train anew" in error

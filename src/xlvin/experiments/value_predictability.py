@@ -231,7 +231,6 @@ def rows(results: Path) -> list[tables.Row]:
             row: tables.Row = {"version": record.version, "environment": record.environment}
             row |= {"agent": record.agent, "level": level}
             row |= summarise([one["held_out"] for one in reached], interval_of=mean)
-            row |= {"interval_of": "mean"}
             for other in ("same_mazes", "up_to_level", "maze_by_maze"):
                 row[other] = sum(one[other] for one in reached) / len(reached)
             found.append(row)

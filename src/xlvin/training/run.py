@@ -147,7 +147,7 @@ def open_run(folder: Path) -> tuple[TrainConfig, list[Agent]]:
     path = folder / CHECKPOINT
     if not path.exists():
         raise XLVINError(f"The run in {folder} has no checkpoint yet; let it finish a round.")
-    tensors, metadata = load_tensors(path)
+    tensors, metadata = _checkpoint(path)
     if metadata.get("format") != FORMAT:
         raise XLVINError(f"{path} is no xlvin checkpoint; train it anew.")
     stored = metadata.get("config")
@@ -167,7 +167,15 @@ def open_run(folder: Path) -> tuple[TrainConfig, list[Agent]]:
 def kept_rounds(folder: Path) -> int:
     """How many whole rounds the last checkpoint in a run's folder has; 0 if there is none."""
     path = folder / CHECKPOINT
-    return int(load_tensors(path)[0]["round"]) if path.exists() else 0
+    return int(_checkpoint(path)[0]["round"]) if path.exists() else 0
+
+
+def _checkpoint(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Tensors and description of a checkpoint."""
+    try:
+        return load_tensors(path)
+    except XLVINError as error:
+        raise XLVINError(f"{path} is damaged; remove the folder {path.parent} and train anew.") from error
 
 
 def differences(there: dict[str, Any], here: dict[str, Any]) -> str:
@@ -220,7 +228,7 @@ def train_in(
     description = _open(folder, trainer)
     path = folder / CHECKPOINT
     if path.exists():
-        tensors, metadata = load_tensors(path)
+        tensors, metadata = _checkpoint(path)
         if metadata != description:
             raise XLVINError(f"{path} belongs to another run; choose another folder with --folder.")
         trainer.restore(tensors, str(path))
