@@ -8,8 +8,9 @@ constant by then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from operator import attrgetter, is_
 from threading import Lock
 from typing import Any
 
@@ -74,16 +75,17 @@ class RecordedNetwork:
     def __init__(self, network: nn.Module) -> None:
         self._network, self._lock = network, Lock()
         self._recordings: dict[tuple[int, torch.dtype, bool], RecordedFunction] = {}
-        self._modules: list[nn.Module] = []
-        self._registries: list[dict[str, Any]] = []
+        self._registered: list[Iterable[object]] = []  # live views of what every module holds
+        self._parts: list[object] = []
         self._tensors: list[Tensor] = []
-        self._state: list[int] | None = None
+        self._addresses: list[int] = []
+        self._versions = -1
 
     def __call__(self, observations: Array) -> tuple[Array, ...]:
         """The network's outputs for observations [B, ...]; bytes stay bytes, all else becomes float32."""
         dtype = torch.uint8 if observations.dtype == np.uint8 else torch.float32
         with self._lock:
-            if self._look() != self._state:
+            if self._has_changed():
                 self._start_anew()
             device = self._tensors[0].device
             if device.type == "cpu" and len(observations) <= self.LARGEST:
@@ -99,20 +101,26 @@ class RecordedNetwork:
     def record_anew(self) -> None:
         """Keep no recording: the next call makes a new one."""
         with self._lock:
-            self._state = None
+            self._versions = -1
 
-    def _look(self) -> list[int]:
-        """Which parts the network has, where their numbers lie, and how often they were changed."""
-        parts = [part for registry in self._registries for part in registry.values()]
-        return [*map(id, parts), *map(Tensor.data_ptr, self._tensors), *map(_VERSION, self._tensors)]
+    def _has_changed(self) -> bool:
+        """Whether numbers were changed, parts were exchanged, or numbers lie elsewhere."""
+        if sum(map(_VERSION, self._tensors)) != self._versions:  # each only ever grows
+            return True
+        parts = [*chain.from_iterable(self._registered)]
+        if len(parts) != len(self._parts) or not all(map(is_, parts, self._parts)):
+            return True
+        return [*map(Tensor.data_ptr, self._tensors)] != self._addresses
 
     def _start_anew(self) -> None:
         self._recordings.clear()
-        self._modules = [*self._network.modules()]  # while they are here, no other gets their id
-        registries = [each for m in self._modules for each in (m._modules, m._parameters, m._buffers)]
-        self._registries = [registry for registry in registries if registry]
+        modules = self._network.modules()
+        registries = [each for m in modules for each in (m._modules, m._parameters, m._buffers) if each]
+        self._registered = [registry.values() for registry in registries]
+        self._parts = [*chain.from_iterable(self._registered)]
         self._tensors = [*self._network.parameters(), *self._network.buffers()]
-        self._state = self._look()
+        self._addresses = [*map(Tensor.data_ptr, self._tensors)]
+        self._versions = sum(map(_VERSION, self._tensors))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy has parameters of its own, and records them when it first acts.
