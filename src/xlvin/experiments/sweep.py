@@ -25,7 +25,7 @@ from xlvin.experiments.workers import run_jobs
 from xlvin.files import write_json
 from xlvin.report.records import provenance
 from xlvin.report.statistics import summarise
-from xlvin.report.tables import Row
+from xlvin.report.tables import Row, number
 from xlvin.training.config import TrainConfig
 from xlvin.training.lock import alone_in
 from xlvin.training.run import CHECKPOINT_EVERY, CONFIG, differences, known_returns, make_trainer, run
@@ -98,7 +98,7 @@ class Outcome:
     seconds: float = 0.0
 
     def __str__(self) -> str:
-        return self.error or f"{np.mean(self.scores):.1f} in {self.seconds:.0f} s"
+        return self.error or f"{number(float(np.mean(self.scores)))} in {self.seconds:.0f} s"
 
 
 @dataclass(frozen=True)
