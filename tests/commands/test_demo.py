@@ -72,7 +72,7 @@ def test_what_it_advises_can_be_run(told: str, folder: Path, capsys: pytest.Capt
     assert command is not None
     assert main([*command[1].split(), "--episodes", "3"]) == 0
     scores = [seed["score"] for seed in json.loads((folder / "evaluation.json").read_text())["seeds"]]
-    assert f"{scores[0]:.1f}  {scores[1]:.1f}" in capsys.readouterr().out
+    assert f"{scores[0]:.4g}  {scores[1]:.4g}" in capsys.readouterr().out
 
 
 def test_a_second_time_it_shows_what_is_there(

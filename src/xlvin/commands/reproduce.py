@@ -32,7 +32,7 @@ EXPERIMENTS = {
     "value-predictability": "xlvin.experiments.value_predictability",
 }
 # They measure what is shipped, or read agents whose seeds are theirs.
-FIXED_SEEDS = ("bottleneck", "continual-maze", "embedding-geometry", "executor", "value-predictability")
+FIXED_SEEDS = ("bottleneck", "embedding-geometry", "executor", "value-predictability")
 EXAMPLES = """
 
 examples:
@@ -80,7 +80,7 @@ def reproduce(
         workers: Processes at a time; one per core by default.
         device: Where networks live, "cpu" or "cuda".
         seeds: How many seeds, from 0 on, the records shall hold; what they hold already is kept. Not for
-            bottleneck, continual-maze, embedding-geometry, executor and value-predictability.
+            bottleneck, embedding-geometry, executor and value-predictability.
     """
     if experiment not in EXPERIMENTS:
         raise unknown("experiment", experiment, EXPERIMENTS)

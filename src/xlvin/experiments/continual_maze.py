@@ -39,7 +39,7 @@ def jobs(results: Path, effort: Effort) -> list[MazeRun]:
         for size in SIZES
         for version, agents in AGENTS.items()
         for agent in agents
-        for seed in range(SEEDS)
+        for seed in range(effort.seeds or SEEDS)
     ]
     return [job for job in found if effort.wants(job.name)]
 
