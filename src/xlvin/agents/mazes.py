@@ -16,8 +16,7 @@ from xlvin.errors import unknown
 from xlvin.planner.grid.base import ACTIONS, GridPlanner
 from xlvin.planner.grid.registry import PLANNERS, make_planner
 
-# "discounted" has the network of "tuned" and learns with a shorter horizon; "valued" also gives the critic more
-# weight.
+# "discounted" has the network of "tuned" and a shorter horizon; in "valued" its critic also weighs more.
 Version = Literal["paper", "tuned", "discounted", "valued"]
 
 # Appendix F: a three-layer CNN with 128 features and 10 outputs, a transition MLP with 128, K = 4, layer

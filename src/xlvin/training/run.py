@@ -296,7 +296,7 @@ def _stored(folder: Path) -> dict[str, Any]:
 
 def _executor_hash(config: TrainConfig) -> str | None:
     network = config.network
-    if network.kind not in ("xlvin", "pixels") or network.executor == UNTRAINED:
+    if not network.executes or network.executor == UNTRAINED:
         return None
     return str(load_provenance(network.executor)["sha256"])
 
