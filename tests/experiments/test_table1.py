@@ -60,6 +60,7 @@ def test_outcomes_of_the_same_settings_share_a_record(tmp_path: Path) -> None:
     other = replace(tiny(), config=replace(tiny().config, evaluation_episodes=3))
     keep(tmp_path, table1.NAME, other, run_cell(other))
     assert [entry["seed"] for entry in read(path).seeds] == [0, 1], "other settings start a new record"
+    assert read(path.with_name("ppo.json.replaced-1")) == record, "and none is lost"
 
 
 def test_what_is_in_the_records_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

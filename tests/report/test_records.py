@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from xlvin.errors import XLVINError
-from xlvin.report.records import Record, provenance, read, read_all, write
+from xlvin.report.records import Record, add, provenance, read, read_all, write
 
 
 def record(**changes: Any) -> Record:
@@ -47,6 +47,47 @@ def test_what_does_not_fit_json_leaves_the_old_record_alone(tmp_path: Path) -> N
             write(record(config=bad), tmp_path)
     assert read(path) == record()
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_seeds_that_a_new_record_lacks_are_kept_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(record(), tmp_path)
+    write(record(command="again"), tmp_path)
+    assert list(path.parent.iterdir()) == [path], "the same seeds replace each other"
+    for seed in (7, 8):
+        add(record(config={"depth": seed}, seeds=[{"seed": seed, "score": 1.0}]), tmp_path)
+    assert [entry["seed"] for entry in read(path).seeds] == [8]
+    first, second = (path.with_name(f"xlvin-r.json.replaced-{number}") for number in (1, 2))
+    assert read(first) == record(command="again")
+    assert [entry["seed"] for entry in read(second).seeds] == [7]
+    assert read_all(tmp_path, "table1") == [read(path)]
+    assert f"what {path} held before is kept as {first.name}" in capsys.readouterr().err
+    path.write_text("{")
+    write(record(), tmp_path)
+    assert path.with_name("xlvin-r.json.replaced-3").read_text() == "{"
+
+
+def test_seeds_join_a_record_of_the_same_settings(tmp_path: Path) -> None:
+    path = write(record(), tmp_path)
+    add(record(seeds=[{"seed": 1, "score": 3.0}, {"seed": 2, "score": 4.0}], seconds=5.0), tmp_path)
+    assert read(path).scores == [195.0, 3.0, 4.0]
+    assert read(path).seconds == 5.8, "half of 1.5 went with seed 1"
+    add(read(path), tmp_path)
+    assert read(path).seconds == 5.8
+
+
+def test_a_seed_made_elsewhere_says_where(tmp_path: Path) -> None:
+    path = write(record(), tmp_path)
+    other = {"cpu": "other", "cores": 1, "gpu": None}
+    add(record(seeds=[{"seed": 2, "score": 4.0}], machine=other), tmp_path)
+    found = read(path)
+    assert found.machine == record().machine
+    assert found.seeds[:2] == record().seeds
+    assert found.seeds[2] == {"seed": 2, "score": 4.0, "machine": other}
+    add(record(seeds=[{"seed": seed, "score": 1.0} for seed in range(3)], machine=other), tmp_path)
+    assert read(path).machine == other, "nothing of the first is left"
+    assert not any("machine" in entry for entry in read(path).seeds)
 
 
 def test_read_all_takes_one_experiment(tmp_path: Path) -> None:

@@ -12,7 +12,10 @@ import math
 import os
 import platform
 import re
+import shutil
+import sys
 from dataclasses import dataclass, fields, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +34,8 @@ class Record:
     environment: str
     agent: str
     seeds: list[dict[str, Any]]
-    """One entry per seed: "seed" and "score", and whatever else the experiment keeps of it."""
+    """One entry per seed: "seed" and "score", and whatever else the experiment keeps of it. One that was made
+    elsewhere than the first has "versions" or "machine" of its own, where they differ from the record's."""
     config: dict[str, Any]
     command: str
     versions: dict[str, str]
@@ -78,22 +82,52 @@ class Record:
 
 
 def write(record: Record, results: Path) -> Path:
-    """Write a record to its place below `results`, whole or not at all."""
+    """Write a record to its place below `results`, whole or not at all.
+
+    An earlier one with seeds that this one lacks, or that cannot be read, is kept beside it as
+    `<agent>.json.replaced-<n>`, which no reader takes for a record.
+    """
     path = record.path(results)
     with replacing(path) as temporary:
         temporary.write_text(_text(record))
+        if path.exists() and _loses(path, record):
+            aside = next(name for n in count(1) if not (name := Path(f"{path}.replaced-{n}")).exists())
+            shutil.copyfile(path, aside)
+            print(f"what {path} held before is kept as {aside.name}", file=sys.stderr)
     return path
+
+
+def _loses(path: Path, record: Record) -> bool:
+    """Whether a file has seeds that a record lacks, or cannot be read."""
+    try:
+        known = read(path)
+    except XLVINError:
+        return True
+    return not {entry["seed"] for entry in known.seeds} <= {entry["seed"] for entry in record.seeds}
 
 
 def add(record: Record, results: Path) -> Path:
     """Write a record; other seeds of an earlier one with the same configuration stay in it."""
     path = record.path(results)
     if path.exists() and (known := read(path)).config == record.config:
-        fresh = {entry["seed"] for entry in record.seeds}
-        kept = [entry for entry in known.seeds if entry["seed"] not in fresh]
-        seeds = sorted([*kept, *record.seeds], key=lambda entry: int(entry["seed"]))
-        record = replace(record, seeds=seeds, seconds=round(known.seconds + record.seconds, 1))
+        record = merged(known, record)
     return write(record, results)
+
+
+def merged(known: Record, record: Record) -> Record:
+    """The record, and the known one's other seeds with their share of its time.
+
+    While some are left, versions and machine are the known record's.
+    """
+    fresh = {entry["seed"] for entry in record.seeds}
+    kept = [entry for entry in known.seeds if entry["seed"] not in fresh]
+    if not kept:
+        return record
+    first = {"versions": known.versions, "machine": known.machine}
+    own = {name: getattr(record, name) for name in first if getattr(record, name) != first[name]}
+    seeds = sorted([*kept, *(entry | own for entry in record.seeds)], key=lambda entry: int(entry["seed"]))
+    seconds = known.seconds * len(kept) / len(known.seeds) + record.seconds
+    return replace(record, seeds=seeds, seconds=round(seconds, 1), **first)
 
 
 def read(path: Path) -> Record:

@@ -13,13 +13,13 @@ from xlvin.report.html import asset, write_page
 from xlvin.report.markup import inline, to_html
 from xlvin.report.paper import Exhibit
 from xlvin.report.records import Record
-from xlvin.report.statistics import summarise
+from xlvin.report.statistics import FEWEST, summarise
 
 TITLE = "Results beside the paper's"
 INTRODUCTION = (
     "Every number comes from a record: one JSON file per experiment, version, environment and agent, with "
     "the score of each seed. Intervals are 95 % bootstrap intervals of the interquartile mean over seeds "
-    "unless a table says otherwise; of fewer than 5 seeds they are the range."
+    f"unless a table says otherwise; of fewer than {FEWEST} seeds they are the range."
 )
 
 # Longer summaries are folded.
@@ -158,8 +158,10 @@ def _row(record: Record) -> tables.Row:
 
 
 def _machine(record: Record) -> str:
-    machine = record.machine
-    return str(machine.get("gpu") or f"{machine.get('cpu')}, {machine.get('cores')} cores")
+    """The record's machine, and those of seeds that were made elsewhere."""
+    machines = [record.machine, *(entry["machine"] for entry in record.seeds if "machine" in entry)]
+    told = (one.get("gpu") or f"{one.get('cpu')}, {one.get('cores')} cores" for one in machines)
+    return " and ".join(dict.fromkeys(map(str, told)))
 
 
 def _versions(record: Record) -> str:
