@@ -121,6 +121,26 @@ def test_a_run_keeps_records_and_does_nothing_twice(
     assert capsys.readouterr().err == ""
 
 
+def test_a_record_from_before_a_setting_existed_is_added_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        table2.Job, "__call__", lambda job: [{"seed": seed, "score": 9.0} for seed in job.seeds]
+    )
+    for agent, newer in (("reinforce", "samples"), ("prae-1", "temperature")):
+        only = Effort(only=(f"10-trajectories/CartPole-v0/{agent}",), workers=1, seeds=3)
+        (job,) = table2.jobs(only)
+        old = job.config
+        del old["network" if agent == "reinforce" else "plan"][newer]
+        write(replace(record(job.version, agent, [1.0, 2.0]), config=old), tmp_path)
+        table2.run(tmp_path, replace(only, seeds=2))
+        table2.run(tmp_path, only)
+        found = next(kept for kept in read_all(tmp_path, "table2") if kept.agent == agent)
+        assert found.config == old
+        assert [entry["seed"] for entry in found.seeds] == [0, 1, 2]
+    assert not list(tmp_path.rglob("*.replaced-*"))
+
+
 def test_rows_and_summary_stand_beside_the_other_experiments(results: Path) -> None:
     assert [(row["trajectories"], row["experiment"], row["agent"]) for row in table2.rows(results)] == [
         (100, "table2", "wm-ae"),
@@ -149,6 +169,7 @@ def test_the_committed_records_meet_the_bars() -> None:
     found = {(kept.version, kept.agent): kept for kept in read_all(RESULTS, "table2")}
     assert len(found) == len(table2.AGENTS) * len(table2.BUDGETS)
     assert all([entry["seed"] for entry in kept.seeds] == list(range(20)) for kept in found.values())
+    assert all(table2._done(RESULTS, job) for job in table2.jobs(Effort()))
     for agent, (mean, spread) in table2.PAPER[100].items():
         bar = mean if agent == table2.BEST else mean - spread
         assert sum(found["100-trajectories", agent].scores) / 20 >= bar, agent

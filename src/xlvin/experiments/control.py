@@ -115,7 +115,7 @@ def run_cells(results: Path, experiment: str, cells: list[Cell], workers: int | 
 
 
 def keep(results: Path, experiment: str, cell: Cell, outcome: Outcome) -> None:
-    """Add an outcome to its record; other settings start a new record."""
+    """Add an outcome to its record; other settings start a new one."""
     record = Record(
         experiment=experiment,
         version=cell.version,
@@ -138,15 +138,20 @@ def _done(results: Path, experiment: str, cell: Cell) -> bool:
 
 
 def known(results: Path, experiment: str, cell: Cell) -> Record | None:
-    """The cell's record, if it was made with the same settings; fields that it lacks have their defaults."""
+    """The cell's record, if it was made with the same settings."""
     config = cell.config
     place = config.environment.replace("/", "-")  # as `Record.path` has it
     path = results / experiment / cell.version / place / f"{config.agent}.json"
     if not path.exists():
         return None
     record = read(path)
-    stored = TrainConfig.from_dict(record.config)
-    return record if resolved(filled_in(config, stored)) == resolved(stored) else None
+    return record if made(config, record.config) else None
+
+
+def made(config: TrainConfig, stored: dict[str, Any]) -> bool:
+    """Whether stored settings are these, seeds apart; fields that they lack have their defaults."""
+    kept = TrainConfig.from_dict(stored)
+    return resolved(filled_in(config, kept)) == resolved(kept)
 
 
 def mean_score(outcome: Outcome) -> float:

@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from xlvin.experiments import imagination, table1
+from xlvin.experiments import control, imagination, table1
 from xlvin.experiments.abstract_runs import AbstractConfig
 from xlvin.experiments.abstract_runs import run as run_abstract
-from xlvin.experiments.control import Cell, resolved, run_cell
 from xlvin.experiments.workers import Effort, run_jobs
 from xlvin.latent.abstraction import SYSTEMS
+from xlvin.planner.abstract import PlanConfig
 from xlvin.report import tables
 from xlvin.report.records import Record, add, provenance, read, read_all
 from xlvin.training.config import Budget, PPOConfig, TrainConfig
@@ -72,8 +72,14 @@ class Job:
     @property
     def config(self) -> dict[str, Any]:
         """The settings as a record keeps them."""
-        made = resolved(self._training()) if self.agent == REINFORCE else asdict(self._abstract())
-        return dict(json.loads(json.dumps(made)))
+        asked = control.resolved(self._training()) if self.agent == REINFORCE else asdict(self._abstract())
+        return dict(json.loads(json.dumps(asked)))
+
+    def made(self, stored: dict[str, Any]) -> bool:
+        """Whether a record's settings are these; fields that they lack have their defaults."""
+        if self.agent == REINFORCE:
+            return control.made(self._training(), stored)
+        return AbstractConfig(**{**stored, "plan": PlanConfig(**stored["plan"])}) == self._abstract()
 
     def _abstract(self) -> AbstractConfig:
         return AbstractConfig(self.agent, self.trajectories)
@@ -88,7 +94,7 @@ class Job:
     def __call__(self) -> list[dict[str, Any]]:
         """Run it: an entry per seed."""
         if self.agent == REINFORCE:
-            return run_cell(Cell(self.version, self._training())).seeds
+            return control.run_cell(control.Cell(self.version, self._training())).seeds
         returns, steps = run_abstract(self._abstract(), self.seeds)
         return [
             {"seed": seed, "score": round(float(score), 3), "steps": count}
@@ -108,13 +114,14 @@ def run(results: Path, effort: Effort | None = None) -> None:
     effort = effort or Effort()
     missing = [job for job in jobs(effort) if not _done(results, job)]
     for job, (entries, seconds) in run_jobs(_timed, missing, effort.workers):
+        known = _known(results, job)
         record = Record(
             experiment=NAME,
             version=job.version,
             environment=ENVIRONMENT,
             agent=job.agent,
             seeds=entries,
-            config=job.config,
+            config=known.config if known else job.config,
             command=f"xlvin reproduce {NAME} --only {job.name}",
             seconds=seconds,
             **provenance(),
@@ -131,11 +138,15 @@ def _timed(job: Job) -> tuple[list[dict[str, Any]], float]:
 
 def _done(results: Path, job: Job) -> bool:
     """Whether the record holds these seeds, run with these settings."""
+    known = _known(results, job)
+    return known is not None and set(job.seeds) <= {entry["seed"] for entry in known.seeds}
+
+
+def _known(results: Path, job: Job) -> Record | None:
+    """The job's record, if it was made with these settings."""
     path = results / NAME / job.version / ENVIRONMENT / f"{job.agent}.json"
-    if not path.exists():
-        return False
-    record = read(path)
-    return record.config == job.config and set(job.seeds) <= {entry["seed"] for entry in record.seeds}
+    record = read(path) if path.exists() else None
+    return record if record and job.made(record.config) else None
 
 
 def rows(results: Path) -> list[tables.Row]:
