@@ -300,11 +300,20 @@ def test_a_recorded_network_notices_what_was_replaced(change: Callable[[Policy],
     assert not np.allclose(recorded(observation)[0], before)
 
 
-def test_a_recorded_network_is_told_of_what_leaves_no_trace() -> None:
+def scale_data(network: Policy) -> None:
+    network.actor.weight.data.mul_(2.0)
+
+
+def add_hook(network: Policy) -> None:
+    network.actor.register_forward_hook(lambda module, inputs, output: 2.0 * output)
+
+
+@pytest.mark.parametrize("change", [scale_data, add_hook])
+def test_a_recorded_network_is_told_of_what_leaves_no_trace(change: Callable[[Policy], None]) -> None:
     network, observation = Policy(planner()), np.ones((1, 4))
     recorded = RecordedNetwork(network)
     recorded(observation)
-    network.actor.weight.data.mul_(2.0)
+    change(network)
     recorded.record_anew()
     assert_acts_as(recorded, network, observation)
 
@@ -315,6 +324,10 @@ def test_a_recorded_network_knows_training_from_evaluation() -> None:
     recorded(observation)
     network.eval()
     assert_acts_as(recorded, network, observation)
+    network[1].train()
+    answers = [recorded(observation)[0] for _ in range(2)]
+    assert not np.array_equal(*answers)
+    assert all((answer == 0.0).any() for answer in answers)
 
 
 def test_threads_take_turns() -> None:

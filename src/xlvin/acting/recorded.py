@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from operator import attrgetter, is_
+from operator import attrgetter, is_, itemgetter
 from threading import Lock
 from typing import Any
 
@@ -25,7 +25,9 @@ from xlvin.acting.watch import Watch, address
 from xlvin.errors import XLVINError
 
 Array = NDArray[Any]
-_VERSION = attrgetter("_version")
+_VERSION, _TRAINING = attrgetter("_version"), itemgetter("training")
+# Modules that do the same in training and in evaluation; agents have many of them.
+_EVEN = (nn.Linear, nn.Conv2d, nn.Embedding, nn.LayerNorm, nn.ReLU, nn.Identity, nn.Sequential)
 
 
 class RecordedFunction:
@@ -63,8 +65,9 @@ class RecordedNetwork:
     """A network that answers arrays quickly: small batches on the CPU are recorded, others run in torch.
 
     When modules, parameters or buffers were replaced, or changed in place as optimisers and `load_state_dict`
-    change them, it records again. Operations in place on `parameter.data` leave no trace, and to compare all
-    numbers would take a third of the time that acting takes: call `record_anew` after them.
+    change them, or a module trains that did not, it records again. It looks neither at hooks nor at plain
+    attributes. Operations in place on `parameter.data` leave no trace, and to compare all numbers would take
+    a third of the time that acting takes: call `record_anew` after any of these.
 
     Threads take turns.
     """
@@ -74,7 +77,8 @@ class RecordedNetwork:
 
     def __init__(self, network: nn.Module) -> None:
         self._network, self._lock = network, Lock()
-        self._recordings: dict[tuple[int, torch.dtype, bool], RecordedFunction] = {}
+        self._recordings: dict[tuple[int, torch.dtype, bytes], RecordedFunction] = {}
+        self._attributes: list[dict[str, Any]] = []  # of all others; faster to look into than they are
         self._registered: list[Iterable[object]] = []  # live views of what every module holds
         self._parts: list[object] = []
         self._tensors: list[Tensor] = []
@@ -89,7 +93,7 @@ class RecordedNetwork:
                 self._start_anew()
             device = self._tensors[0].device
             if device.type == "cpu" and len(observations) <= self.LARGEST:
-                key = (len(observations), dtype, self._network.training)
+                key = (len(observations), dtype, bytes(map(_TRAINING, self._attributes)))
                 if key not in self._recordings:
                     example = torch.as_tensor(observations, dtype=dtype)
                     self._recordings[key] = RecordedFunction(self._network, example)
@@ -114,7 +118,8 @@ class RecordedNetwork:
 
     def _start_anew(self) -> None:
         self._recordings.clear()
-        modules = self._network.modules()
+        modules = [*self._network.modules()]
+        self._attributes = [vars(module) for module in modules if type(module) not in _EVEN]
         registries = [each for m in modules for each in (m._modules, m._parameters, m._buffers) if each]
         self._registered = [registry.values() for registry in registries]
         self._parts = [*chain.from_iterable(self._registered)]

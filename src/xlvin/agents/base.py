@@ -225,8 +225,9 @@ class Agent(nn.Module, ABC):
         Stable-Baselines3, except that the most probable action is the default. Agents here keep
         nothing between steps: `state` and `episode_start` are not read, and the second result is None.
 
-        A CPU acts from a recording of the network, made anew when modules or weights have changed. Only what
-        is done in place to `parameter.data` goes unnoticed: call `record_anew` after it.
+        A CPU acts from a recording of the network, made anew when modules, weights or `training` flags have
+        changed. Hooks, plain attributes of modules and what is done in place to `parameter.data` go
+        unnoticed: call `record_anew` after a change of those.
         """
         batch, single = self._read(observation)
         logits = self._recorded(batch)[0]
