@@ -108,12 +108,46 @@ def test_the_levels_of_a_stopped_run_are_kept(tmp_path: Path, monkeypatch: pytes
     assert "| vin | 1+ |" in continual_maze.summary(tmp_path / "results")
     continual_maze.run(tmp_path / "results", effort)
     assert "| vin | 2 |" in continual_maze.summary(tmp_path / "results")
-    shutil.rmtree(tmp_path / "runs")  # a record that is complete outlives a stopped attempt to make it again
+    (record,) = read_all(tmp_path / "results", "continual-maze")
+    assert record.seconds == pytest.approx(
+        sum(level["seconds"] for level in record.seeds[0]["levels"]), abs=0.1
+    )
+    shutil.rmtree(tmp_path / "runs")  # as on a clone: what the record holds is not trained again
     with monkeypatch.context() as patch:
         patch.setattr(maze_runs.ContinualTrainer, "train_round", stopped)
+        continual_maze.run(tmp_path / "results", effort)
         with pytest.raises(KeyboardInterrupt):
-            continual_maze.run(tmp_path / "results", effort)
-    assert "| vin | 2 |" in continual_maze.summary(tmp_path / "results")
+            continual_maze.run(tmp_path / "results", replace(effort, seeds=2))
+    assert "| vin | 2, 1+ |" in continual_maze.summary(tmp_path / "results")
+
+
+def test_predictability_is_not_measured_twice(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(value_predictability, "run_config", tiny)
+    monkeypatch.setattr(value_predictability, "SEEDS", 3)
+    monkeypatch.setattr(value_predictability, "MAZES", 10)
+    folder, measured = tmp_path / "results", []
+    shutil.copytree(results / "value-predictability", folder / "value-predictability")
+    for path in folder.rglob("*.json"):  # from before a setting existed
+        path.write_text(path.read_text().replace('"vtrace": false, ', ""))
+
+    def measure(run: MazeRun, mazes: object) -> list[value_predictability.Level]:
+        measured.append(run.name)
+        return [{latent: {"held_out": 0.5} for latent in value_predictability.LATENTS}]
+
+    def teach(told: value_predictability.Told) -> torch.nn.Module:
+        measured.append(told.name)
+        return maze_runs.fresh_agent(told.run)
+
+    monkeypatch.setattr(value_predictability, "measure", measure)
+    monkeypatch.setattr(value_predictability, "teach", teach)
+    for _ in range(2):
+        value_predictability.run(folder, Effort(("tuned/", "told/"), 1))
+    assert measured == ["tuned/8x8/xlvin/seed-2", *(f"told/8x8/xlvin/seed-{seed}" for seed in range(3))]
+    for record in read_all(folder, "value-predictability"):
+        assert [entry["seed"] for entry in record.seeds] == [0, 1, 2]
+    assert not list(folder.rglob("*.replaced-*"))
 
 
 def test_settings_without_a_newer_field_are_the_same_run() -> None:

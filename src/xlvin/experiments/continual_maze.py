@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from xlvin.agents.mazes import Version
 from xlvin.experiments.maze_runs import FOLDER, MazeRun, Outcome, load_outcome, run_config, train
 from xlvin.experiments.workers import Effort, run_jobs
 from xlvin.report import tables
-from xlvin.report.records import Record, provenance, read, read_all, write
+from xlvin.report.records import Record, merged, provenance, read, read_all, write
 from xlvin.report.statistics import summarise
 
 NAME = FOLDER
@@ -50,12 +51,12 @@ def runs_beside(results: Path) -> Path:
 
 
 def run(results: Path, effort: Effort | None = None) -> None:
-    """Train what was asked for; every run that ends is kept at once.
+    """Train what the records do not hold finished; every run that ends is kept at once.
 
     Of a run that is stopped the levels so far are kept, and it goes on next time.
     """
     effort = effort or Effort()
-    wanted = jobs(results, effort)
+    wanted = [job for job in jobs(results, effort) if not _done(results, job)]
     try:
         for number, (job, outcome) in enumerate(run_jobs(train, wanted, effort.workers), 1):
             keep(results, job, outcome)
@@ -71,27 +72,35 @@ def keep_begun(results: Path, wanted: Sequence[MazeRun]) -> None:
         if outcome is None or outcome.finished or not outcome.levels:
             continue
         before = [entry for entry in known.seeds if entry["seed"] == job.seed] if known else []
-        if all(entry.get("stopped") and entry["passed"] < outcome.passed for entry in before):
+        if all(entry["passed"] < outcome.passed for entry in before):
             keep(results, job, outcome)
 
 
 def keep(results: Path, job: MazeRun, outcome: Outcome) -> None:
     """Add a run to its record; other settings start a new record."""
     size, known = job.config.size, _known(results, job)
-    others = known.seeds if known else []
-    seeds = [entry for entry in others if entry["seed"] != job.seed] + [_entry(job.seed, outcome)]
     record = Record(
         experiment=NAME,
         version=job.config.version,
         environment=f"{size}x{size}",
         agent=job.config.agent,
-        seeds=sorted(seeds, key=lambda entry: int(entry["seed"])),
+        seeds=[_entry(job.seed, outcome)],
         config=job.plain(),
         command=f"xlvin reproduce {NAME} --only {job.config.version}/{size}x{size}/{job.config.agent}/",
-        seconds=round(sum(level["seconds"] for entry in seeds for level in entry["levels"]), 1),
+        seconds=0.0,
         **provenance(),
     )
-    write(record, results)
+    record = merged(known, record) if known else record
+    seconds = sum(level["seconds"] for entry in record.seeds for level in entry["levels"])
+    write(replace(record, seconds=round(seconds, 1)), results)
+
+
+def _done(results: Path, job: MazeRun) -> bool:
+    """Whether the record holds this run from beginning to end, made with these settings."""
+    known = _known(results, job)
+    return known is not None and any(
+        entry["seed"] == job.seed and not entry.get("stopped") for entry in known.seeds
+    )
 
 
 def _known(results: Path, job: MazeRun) -> Record | None:

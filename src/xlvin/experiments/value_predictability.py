@@ -29,6 +29,7 @@ from xlvin.files import replacing
 from xlvin.mdp.mazes import Mazes, generate, optimal_values
 from xlvin.report import tables
 from xlvin.report.records import Record, add, provenance, read_all
+from xlvin.report.records import read as read_record
 from xlvin.report.statistics import mean, summarise
 from xlvin.training.trainer import usable_device
 
@@ -79,22 +80,21 @@ class Told:
 
 
 def run(results: Path, effort: Effort | None = None) -> None:
-    """Read agents of the continual maze after each level, training those that are missing; writes records."""
+    """Read agents after each level of the continual maze, training the missing; skips what is in records."""
     effort = effort or Effort()
     mazes = generate(2 * MAZES, SIZE, TEST_MAZES + 1, "test")
     for version in VERSIONS:
-        runs = [one for one in _runs(version, results, effort.device) if effort.wants(one.name)]
-        for one in runs:
-            started = time.perf_counter()
-            levels = measure(one, mazes)
-            _keep(results, version, one, levels, one.plain(), started)
+        for one in _runs(version, results, effort.device):
+            if effort.wants(one.name) and not _done(results, one, _settings(version)):
+                started = time.perf_counter()
+                _keep(results, one, _settings(version), measure(one, mazes), started)
     for told in [Told(one) for one in _runs("discounted", results, effort.device)]:
-        if effort.wants(told.name):
+        settings = _settings(TOLD) | {"teaching": asdict(told.teaching)}
+        if effort.wants(told.name) and not _done(results, told.run, settings):
             started = time.perf_counter()
             agents = (cast(XLVINAgent, fresh_agent(told.run)), teach(told))
             levels = [read_out(agent, mazes, SIZE * SIZE, told.run.device) for agent in agents]
-            config = told.run.plain() | {"version": TOLD, "teaching": asdict(told.teaching)}
-            _keep(results, TOLD, told.run, levels, config, started)
+            _keep(results, told.run, settings, levels, started)
 
 
 def _runs(version: Version, results: Path, device: str) -> list[MazeRun]:
@@ -102,22 +102,43 @@ def _runs(version: Version, results: Path, device: str) -> list[MazeRun]:
     return [MazeRun(config, seed, runs_beside(results), device) for seed in range(SEEDS)]
 
 
-def _keep(
-    results: Path, version: str, one: MazeRun, levels: list[Level], config: dict[str, Any], started: float
-) -> None:
+def _settings(version: str) -> dict[str, Any]:
+    """What a record's configuration has beside, or instead of, its run's."""
+    return {"version": version, "fitted_mazes": MAZES, "tested_mazes": MAZES}
+
+
+def _keep(results: Path, one: MazeRun, settings: dict[str, Any], levels: list[Level], started: float) -> None:
     for latent in LATENTS:
+        known = _known(results, latent, one, settings)
         record = Record(
             experiment=NAME,
-            version=version,
+            version=settings["version"],
             environment=f"{SIZE}x{SIZE}",
             agent=latent,
             seeds=[_entry(one.seed, [level[latent] for level in levels])],
-            config=config | {"fitted_mazes": MAZES, "tested_mazes": MAZES},
-            command=f"xlvin reproduce {NAME} --only {version}/",
+            config=known.config if known else one.plain() | settings,
+            command=f"xlvin reproduce {NAME} --only {settings['version']}/",
             seconds=round(time.perf_counter() - started, 1),
             **provenance(),
         )
         add(record, results)
+
+
+def _done(results: Path, one: MazeRun, settings: dict[str, Any]) -> bool:
+    """Whether the records of all latents hold this seed, made with these settings."""
+    known = [_known(results, latent, one, settings) for latent in LATENTS]
+    return all(record and one.seed in {entry["seed"] for entry in record.seeds} for record in known)
+
+
+def _known(results: Path, latent: str, one: MazeRun, settings: dict[str, Any]) -> Record | None:
+    """A latent's record, if it was made with these settings; fields that it lacks have their defaults."""
+    path = results / NAME / settings["version"] / f"{SIZE}x{SIZE}" / f"{latent}.json"
+    if not path.exists():
+        return None
+    record = read_record(path)
+    run = {name: value for name, value in record.config.items() if name not in settings}
+    same = one.made(run | {"version": one.config.version}) and record.config | settings == record.config
+    return record if same else None
 
 
 def measure(one: MazeRun, mazes: Mazes) -> list[Level]:

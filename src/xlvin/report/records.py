@@ -123,7 +123,7 @@ def merged(known: Record, record: Record) -> Record:
     kept = [entry for entry in known.seeds if entry["seed"] not in fresh]
     if not kept:
         return record
-    first = {"versions": known.versions, "machine": known.machine}
+    first: dict[str, Any] = {"versions": known.versions, "machine": known.machine}
     own = {name: getattr(record, name) for name in first if getattr(record, name) != first[name]}
     seeds = sorted([*kept, *(entry | own for entry in record.seeds)], key=lambda entry: int(entry["seed"]))
     seconds = known.seconds * len(kept) / len(known.seeds) + record.seconds
