@@ -23,6 +23,13 @@ from ..environments import AIM
         ("dqn", {"clip": 0.1, "updates": 3, "learning_rate": 0.1}, ["ppo.clip"]),
         ("xlvin-imagine", {"reward_scale": 0.3, "imagination": {"horizon": 4}}, ["ppo.reward_scale"]),
         ("ppo", {"environments": 3}, ["budget.environments"]),
+        ("ppo", {"value_coef": 9.0, "reward_coef": 9.0}, ["ppo.reward_coef"]),
+        ("xlvin-r", {"value_coef": 9.0, "reward_coef": 9.0}, ["ppo.reward_coef"]),
+        ("xlvin-aligned", {"value_coef": 9.0, "reward_coef": 9.0}, []),
+        ("atreec", {"value_coef": 9.0, "reward_coef": 9.0, "transe_coef": 9.0}, []),
+        ("xlvin-dqn", {"value_coef": 9.0, "transe_coef": 9.0}, ["ppo.value_coef"]),
+        ("treeqn", {"value_coef": 9.0, "reward_coef": 9.0}, ["ppo.value_coef"]),
+        ("vpn", {"value_coef": 9.0, "reward_coef": 9.0, "transe_coef": 9.0}, ["ppo.transe_coef"]),
     ],
 )
 def test_what_does_not_matter_is_named(agent: str, settings: dict[str, Any], idle: list[str]) -> None:

@@ -38,6 +38,12 @@ def _idle(config: TrainConfig) -> tuple[str, ...]:
     names: list[str] = []
     if network.kind in ("ppo", "gaussian"):
         names += TREE
+    if network.kind == "vpn":
+        names.append("ppo.transe_coef")
+    elif network.tail == "values":
+        names.append("ppo.value_coef")
+    if network.kind not in ("atreec", "vpn") and network.wiring != "aligned":
+        names.append("ppo.reward_coef")
     if not network.executes:
         names += EXECUTOR
     if network.wiring != "aligned":
