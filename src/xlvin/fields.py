@@ -15,8 +15,11 @@ def check_fields(part: Any, where: str = "") -> None:
     """Refuse a dataclass in which a field holds another type than its own, or a number that is not finite."""
     for name, hint in get_type_hints(type(part)).items():
         value = getattr(part, name)
-        if isinstance(value, float) and not math.isfinite(value):
-            raise XLVINError(f"{where}{name} is {value}; give a finite number.")
+        several = isinstance(value, tuple)
+        numbers = [each for each in (value if several else (value,)) if isinstance(each, float)]
+        if not all(map(math.isfinite, numbers)):
+            wanted = "finite numbers" if several else "a finite number"
+            raise XLVINError(f"{where}{name} is {value}; give {wanted}.")
         if not _fits(value, hint):
             raise XLVINError(f"{where}{name} is {value!r}; {_wanted(hint)}.")
 

@@ -74,6 +74,12 @@ def test_no_number_may_be_infinite(part: Any) -> None:
                 part(**{name: number})
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_nor_one_among_several(number: float) -> None:
+    with pytest.raises(XLVINError, match=rf"high is \(1.0, {number}\); give finite numbers"):
+        AgentConfig(low=(0.0, 0.0), high=(1.0, number))
+
+
 @pytest.mark.parametrize(
     ("make", "told"),
     [
