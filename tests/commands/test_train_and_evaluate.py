@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from xlvin.cli import main
+from xlvin.training.api import configure
 from xlvin.training.config import Budget, TrainConfig
 from xlvin.training.progress import training_progress
 
@@ -152,7 +154,13 @@ def test_an_interrupted_run_says_how_to_go_on(
     assert (code, error) == (130, "xlvin: interrupted; the same command resumes.\n")
 
 
-def test_what_a_run_is_about_is_told_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_run_is_about_is_told_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(
+        "xlvin.commands.train.configure", lambda *given: calls.append(given) or configure(*given)
+    )
     command = ["train", CORRIDOR, "--agent", "ppo", "--folder", str(tmp_path), "--transitions", "10", *SMALL]
     _, _, error = call(capsys, *command, "--network.depth", "5", "--seeds", "2")
     note, first, last = error.splitlines()
@@ -160,6 +168,7 @@ def test_what_a_run_is_about_is_told_first(tmp_path: Path, capsys: pytest.Captur
     told = "8 of 10 transitions (rounds of 8 x 1), 2 seeds"
     assert first == f"ppo on {CORRIDOR}, {told}, in {tmp_path}"
     assert last.endswith("evaluating")
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate"])

@@ -93,28 +93,30 @@ def configuration(
     chosen: argparse.Namespace, overrides: list[str], command: str = "xlvin train"
 ) -> TrainConfig:
     """The preset with the data budget and all overrides applied."""
+    return configurations(chosen, overrides, command)[1]
+
+
+def configurations(
+    chosen: argparse.Namespace, overrides: list[str], command: str = "xlvin train"
+) -> tuple[TrainConfig, TrainConfig]:
+    """The preset with the data budget and the seeds, and the same with all overrides applied."""
     given = {word.partition("=")[0].removeprefix("--") for word in overrides}
     if "environment" in given:
         raise XLVINError("Name the environment once, right after `xlvin train`.")
     for name, decider in DECIDED.items():
         if f"network.{name}" in given:
             raise XLVINError(f"--network.{name} is decided by {decider}; leave it out.")
-    start = _start(chosen)
+    start = configure(
+        chosen.environment, chosen.agent, chosen.preset, chosen.trajectories, chosen.transitions
+    )
+    start = replace(start, seeds=chosen.seeds)
     shown = Options(**_parts(start) | {"network": Network(**_parts(start.network))})
     parsed = tyro.cli(Options, default=shown, args=overrides, prog=f"{command} {chosen.environment}")
     config = TrainConfig(**_parts(parsed) | {"network": AgentConfig(**_parts(parsed.network))})
     granted = chosen.trajectories is not None or chosen.transitions is not None
     if granted and (config.budget.unit, config.budget.total) != (start.budget.unit, start.budget.total):
         raise XLVINError("The budget is set twice; give --trajectories, --transitions or --budget.total.")
-    return check_imagination(config)
-
-
-def _start(chosen: argparse.Namespace) -> TrainConfig:
-    """The preset with the data budget and the seeds."""
-    config = configure(
-        chosen.environment, chosen.agent, chosen.preset, chosen.trajectories, chosen.transitions
-    )
-    return replace(config, seeds=chosen.seeds)
+    return start, check_imagination(config)
 
 
 def _parts(config: AgentConfig | TrainConfig) -> dict[str, Any]:
@@ -134,8 +136,8 @@ def main(argv: list[str]) -> int:
         raise XLVINError(
             "Name the environment first, as in `xlvin train CartPole-v0`; `xlvin list` has some."
         )
-    config = configuration(chosen, overrides)
-    for name in without_effect(_start(chosen), config):
+    start, config = configurations(chosen, overrides)
+    for name in without_effect(start, config):
         print(f"--{name.replace('_', '-')} has no effect on {config.agent}", file=sys.stderr)
     folder = chosen.folder or default_folder(config)
     if not chosen.json:
