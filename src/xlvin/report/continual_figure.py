@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from xlvin.errors import XLVINError
 from xlvin.files import replacing
 from xlvin.report.records import Record
 from xlvin.report.styles import Style
@@ -21,8 +22,9 @@ STYLES = {
     ("tuned", "xlvin-sparse"): Style("XLVIN, sparse tree", "#CC79A7", "--"),
     ("tuned", "xlvin-untrained"): Style("XLVIN, executor never trained", "#CC79A7", ":"),
     ("tuned", "ppo"): Style("its encoder without a planner", "#E69F00", "--"),
-    ("valued", "ppo"): Style("the same, γ = 0.9, value loss × 60", "#E69F00", "-."),
+    ("valued", "ppo"): Style("its encoder, γ = 0.9, value loss × 60", "#E69F00", "-."),
     ("tuned", "vin"): Style("VIN", "#0072B2"),
+    ("valued", "vin"): Style("VIN, γ = 0.9, value loss × 60", "#0072B2", "-."),
     ("tuned", "gvin"): Style("GVIN", "#56B4E9"),
     ("tuned", "gppn"): Style("GPPN", "#009E73"),
     ("tuned", "cnn"): Style("CNN", "#7F7F7F"),
@@ -32,6 +34,9 @@ STYLES = {
 def draw(records: Sequence[Record], path: Path) -> None:
     """A panel per size of maze."""
     known = {(record.version, record.environment, record.agent): record for record in records}
+    for version, _, agent in known:
+        if (version, agent) not in STYLES:
+            raise XLVINError(f"The figure has no style for {version}/{agent}; add one to STYLES.")
     sizes = sorted({record.environment for record in records}, key=lambda name: int(name.partition("x")[0]))
     picture = Figure(figsize=(5.2 * len(sizes), 4.6), layout="constrained")
     panels = picture.subplots(1, len(sizes), squeeze=False)[0]
