@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from xlvin.errors import XLVINError
 from xlvin.executor.artefact import load_provenance
-from xlvin.executor.network import ExecutorConfig
+from xlvin.executor.network import Executor, ExecutorConfig
+from xlvin.executor.traces import TracedMDPs
 from xlvin.experiments import executor
 from xlvin.experiments.executor_tables import by_size, means
 from xlvin.mdp.families import FAMILIES
@@ -78,6 +80,19 @@ def test_missing_records_are_named(results: Path) -> None:
     (results / "executor" / "ablation" / "random-deterministic" / "even.json").unlink()
     with pytest.raises(XLVINError, match="ablation/random-deterministic/even"):
         executor.summary(results)
+
+
+@pytest.mark.parametrize(("seed", "seen"), [(0, 0), (1, 100), (2, 0)])
+def test_the_page_says_which_seed_has_seen_graphs_of_the_lowered_column(
+    seed: int, seen: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[TracedMDPs] = []
+    monkeypatch.setattr(executor, "measure", lambda network, traced, sweeps: measured.append(traced) or {})
+    executor._with_negative_values(Executor())
+    base = executor.ABLATION_BASE
+    pretrained = base.trace(base.pool, torch.Generator().manual_seed(seed)).mdp.successor
+    shared = [bool((pretrained == graph).flatten(1).all(1).any()) for graph in measured[0].mdp.successor]
+    assert sum(shared) == seen
 
 
 def cell(
