@@ -38,7 +38,7 @@ def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(atari, "preset", tiny)
     monkeypatch.setattr(pixel_model, "preset", tiny)
     monkeypatch.setattr(pixel_model, "STEPS", 30)
-    monkeypatch.setattr(tables, "FEWEST", 2)
+    monkeypatch.setattr(tables, "FEWEST_SHARED", 2)
     monkeypatch.chdir(tmp_path)
 
 

@@ -1,6 +1,7 @@
 """The bottleneck experiment from run to figure, and the numbers that the documentation shows."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,15 @@ def test_rows_and_comparisons_come_from_the_records(results: Path) -> None:
     )
     assert first["difference"] == pytest.approx(100 * (mean["executor-embeddings"] - mean["vi-scalars"]))
     assert first["low"] <= first["difference"] <= first["high"]
+    assert (first["seeds"], first["interval_of"]) == (5, "mean")
+
+
+def test_few_mdps_claim_no_interval(results: Path, tmp_path: Path) -> None:
+    for record in read_all(results, "bottleneck"):
+        write(replace(record, seeds=record.seeds[3::-1]), tmp_path)
+    text = bottleneck.summary(tmp_path)
+    assert "| points | range |" in text
+    assert "95 %" not in text
 
 
 def test_the_command_works_from_records(

@@ -20,7 +20,7 @@ BARS = {"Pendulum-v1": -250.0, "MountainCarContinuous-v0": 90.0}
 
 @pytest.fixture(autouse=True)
 def two_seeds_make_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "FEWEST", 2)
+    monkeypatch.setattr(tables, "FEWEST_SHARED", 2)
 
 
 def tiny(agent: str, version: str = continuous.FULL) -> Cell:

@@ -74,7 +74,9 @@ def test_a_beam_is_trained_as_the_full_tree_is() -> None:
 def test_a_run_keeps_every_cell_and_does_none_twice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(depth_width, "_solve", lambda cell: [{"seed": 0, "score": 0.5}])
+    monkeypatch.setattr(
+        depth_width, "_solve", lambda cell: [{"seed": seed, "score": 0.5} for seed in cell.config.seed_list]
+    )
     entry = {"seed": 0, "score": 2.0, "ms": [1.0] * 10}
     monkeypatch.setattr(depth_width, "time_plans", lambda cell: [entry])
     effort = Effort(only=("cost-acting/actions-2-batch-1/beam-8", "bed-depth-1/actions-2/"), workers=1)
@@ -82,8 +84,20 @@ def test_a_run_keeps_every_cell_and_does_none_twice(
     told = capsys.readouterr().err
     assert "1/1 cost-acting/actions-2-batch-1/beam-8: 2 in" in told
     assert "1/1 bed-depth-1/actions-2/full: 0.5 in" in told
-    depth_width.run(tmp_path, effort)
-    assert capsys.readouterr().err == ""
+    for fewer in (None, 2):
+        depth_width.run(tmp_path, replace(effort, seeds=fewer))
+        assert capsys.readouterr().err == ""
+    depth_width.run(tmp_path, replace(effort, seeds=25))
+    assert "1/1 bed-depth-1/actions-2/full: 0.5 in" in capsys.readouterr().err
+    found = {record.agent: len(record.seeds) for record in read_all(tmp_path, "depth-width")}
+    assert found == {"beam-8": 1, "full": 25}
+
+
+def test_the_bed_goes_where_it_is_told() -> None:
+    cells = depth_width.bed_cells(Effort(device="cuda", seeds=2))
+    assert {(cell.device, cell.config.seed_list) for cell in cells if isinstance(cell, BedCell)} == {
+        ("cuda", (0, 1))
+    }
 
 
 @pytest.fixture
@@ -108,7 +122,8 @@ def results(tmp_path: Path) -> Path:
     for depth, beam in ((1, None), (3, None), (3, 8), (10, 8)):
         cell = BedCell(depth, beam, replace(TINY, actions=4))
         base = 0.1 * depth - (0.01 if beam else 0.0)
-        seeds = [{"seed": n, "score": base - 0.02 * n} for n in range(3)]
+        order = (7, 2, 1, 0) if depth == 10 else (0, 1, 2)
+        seeds = [{"seed": n, "score": base - 0.02 * n} for n in order]
         add(cell.name, seeds, {"actions": 4, "depth": depth})
     for cell in depth_width.control_cells(Effort(only=("depth-10",), seeds=2)):
         scores = [{"seed": seed, "score": 100.0 + seed} for seed in cell.config.seed_list]
@@ -132,6 +147,7 @@ def test_rows_come_from_the_records(results: Path) -> None:
     found = {(row["depth"], row["width"], row["minus"]): row for row in depth_width.comparisons(results)}
     assert found[3, "beam-8", "the full tree"]["difference"] == pytest.approx(-1.0)
     assert found[10, "beam-8", "depth 1"]["difference"] == pytest.approx(89.0)
+    assert found[10, "beam-8", "depth 1"]["seeds"] == 3, "those that both have"
     assert (1, "full", "depth 1") not in found
     assert [row["mean"] for row in depth_width.control_rows(results)] == [100.5, 100.5]
 
@@ -150,6 +166,8 @@ def test_the_command_works_from_records(
     assert page.read_text() == f"# Page\n<!-- results -->\n{text}\n<!-- /results -->\n"
     assert "| forward | 1 | beam-8 | 11.00 | 3.67 | yes |" in text
     assert "CartPole-v0 | beam-8 | 100.5 ± 0.7 |" in text
+    assert "over 3 to 4 seeds" in text
+    assert "| points | range |" in text
     assert (tmp_path / "figures" / "depth-width.png").read_bytes().startswith(b"\x89PNG")
     assert main([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == depth_width.rows(results)

@@ -20,7 +20,7 @@ BARS = {"CartPole-v0": 199.5, "Acrobot-v1": -88.0, "MountainCar-v0": -120.0}
 
 @pytest.fixture(autouse=True)
 def two_seeds_make_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "FEWEST", 2)
+    monkeypatch.setattr(tables, "FEWEST_SHARED", 2)
 
 
 def tiny(version: str, agent: str, seeds: int = 2) -> Cell:

@@ -21,7 +21,7 @@ SMALL = replace(bed.CONFIG, seeds=2, steps=4, label_steps=2, hidden=8, latent=6)
 
 @pytest.fixture(autouse=True)
 def two_seeds_make_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "FEWEST", 2)
+    monkeypatch.setattr(tables, "FEWEST_SHARED", 2)
 
 
 def test_every_cell_has_its_seeds_and_twins_share_their_settings() -> None:

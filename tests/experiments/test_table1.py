@@ -17,7 +17,7 @@ from xlvin.training.presets import preset
 
 @pytest.fixture(autouse=True)
 def two_seeds_make_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "FEWEST", 2)
+    monkeypatch.setattr(tables, "FEWEST_SHARED", 2)
 
 
 def tiny(agent: str = "ppo", first_seed: int = 0, seeds: int = 2) -> Cell:

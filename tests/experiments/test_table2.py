@@ -27,7 +27,7 @@ SMALL = AbstractConfig(
 
 @pytest.fixture(autouse=True)
 def two_seeds_make_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "FEWEST", 2)
+    monkeypatch.setattr(tables, "FEWEST_SHARED", 2)
 
 
 def record(version: str, agent: str, scores: list[float], experiment: str = "table2") -> Record:

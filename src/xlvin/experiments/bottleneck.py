@@ -21,7 +21,7 @@ from xlvin.mdp.families import sample
 from xlvin.mdp.value_iteration import value_iteration
 from xlvin.report import tables
 from xlvin.report.records import Record, provenance, read_all, write
-from xlvin.report.statistics import mean, paired_difference, summarise
+from xlvin.report.statistics import mean, summarise
 from xlvin.report.styles import Style
 
 NAME = "bottleneck"
@@ -108,13 +108,13 @@ def rows(results: Path) -> list[tables.Row]:
 
 def comparisons(results: Path) -> list[tables.Row]:
     """Paired differences between arms over MDPs, in points of accuracy averaged over levels of noise."""
-    scores = {(record.version, record.agent): record.scores for record in _records(results)}
+    records = {(record.version, record.agent): record for record in _records(results)}
     found = []
     for version in SCALINGS:
         for first, second in COMPARED:
-            pair = paired_difference(scores[version, first], scores[version, second])
-            points = {key: 100.0 * value for key, value in pair.items()}
-            found.append({"version": version, "first": first, "second": second} | points)
+            if pair := tables.paired(records[version, first], records[version, second]):
+                points = {key: 100.0 * pair[key] for key in ("difference", "low", "high")}
+                found.append({"version": version, "first": first, "second": second} | pair | points)
     return found
 
 
@@ -126,16 +126,17 @@ def summary(results: Path) -> str:
         chosen = [row for row in table if row["version"] == version]
         pivoted = tables.pivot(chosen, "noise", "agent", lambda row: f"{100 * row['mean']:.1f}")
         parts.append(f"Accuracy (%), `{version}`: {meaning}.\n\n{tables.markdown(pivoted)}")
-    compared = [
-        {
-            "noise": row["version"],
-            "difference": f"{row['first']} - {row['second']}",
-            "points": f"{row['difference']:.1f}",
-            "95 % interval": f"{row['low']:.1f} to {row['high']:.1f}",
-        }
-        for row in comparisons(results)
-    ]
-    parts.append(f"Paired differences, averaged over the levels of noise.\n\n{tables.markdown(compared)}")
+    if compared := comparisons(results):
+        shown = [
+            {
+                "noise": row["version"],
+                "difference": f"{row['first']} - {row['second']}",
+                "points": f"{row['difference']:.1f}",
+                tables.interval_title(compared): f"{row['low']:.1f} to {row['high']:.1f}",
+            }
+            for row in compared
+        ]
+        parts.append(f"Paired differences, averaged over the levels of noise.\n\n{tables.markdown(shown)}")
     return "\n\n".join(parts)
 
 

@@ -22,7 +22,7 @@ from xlvin.experiments.workers import Effort, run_jobs
 from xlvin.planner.aligned_beam import SparseAlignedPlanner
 from xlvin.report import tables
 from xlvin.report.records import Record, provenance, read, read_all, write
-from xlvin.report.statistics import mean, paired_difference, summarise
+from xlvin.report.statistics import mean, summarise
 from xlvin.training.presets import preset
 
 NAME = "depth-width"
@@ -45,6 +45,7 @@ class BedCell:
     depth: int
     beam: int | None  # None: the full tree
     config: BedConfig
+    device: str = "cpu"
 
     @property
     def name(self) -> str:
@@ -56,7 +57,7 @@ Cell = CostCell | BedCell
 
 
 def cost_cells(effort: Effort) -> list[Cell]:
-    """Every shape of tree that is timed."""
+    """Every shape of tree that is timed, on one core; rounds of timing are no seeds."""
     found = [
         CostCell(actions, batch, beam, learning)
         for learning, actions, batch, beam in product((False, True), ACTIONS, BATCHES, (*BEAMS, None))
@@ -66,8 +67,9 @@ def cost_cells(effort: Effort) -> list[Cell]:
 
 def bed_cells(effort: Effort) -> list[Cell]:
     """Every tree that is trained on the planning bed, the largest first."""
+    config = BedConfig() if effort.seeds is None else BedConfig(seeds=effort.seeds)
     found = [
-        BedCell(depth, beam, BedConfig(actions=actions))
+        BedCell(depth, beam, replace(config, actions=actions), effort.device)
         for actions, depth in product(ACTIONS, BED_DEPTHS)
         for beam in _widths(actions, depth, MOST_LEAVES["bed"], expands=depth - 1)
     ]
@@ -129,7 +131,7 @@ def measure(cell: Cell) -> Record:
 
 
 def _solve(cell: BedCell) -> list[dict[str, Any]]:
-    bed = planning_bed.Cell(planning_bed.BEST, cell.depth, LABELS, cell.config)
+    bed = planning_bed.Cell(planning_bed.BEST, cell.depth, LABELS, cell.config, cell.device)
     return planning_bed.solve(bed, None if cell.beam is None else Arm(partial(_sparse, cell.beam)))
 
 
@@ -148,9 +150,12 @@ def _resolved(cell: Cell) -> dict[str, Any]:
 
 
 def _done(results: Path, cell: Cell) -> bool:
-    """Whether the record is there, made with these settings."""
+    """Whether the record is there, made with these settings and, where there are seeds, at least as many."""
     path = results / NAME / f"{cell.name}.json"
-    return path.exists() and read(path).config == json.loads(json.dumps(_resolved(cell)))
+    if not path.exists():
+        return False
+    record, wanted = read(path), json.loads(json.dumps(_resolved(cell)))
+    return planning_bed.holds(record, wanted) if isinstance(cell, BedCell) else record.config == wanted
 
 
 # What the records say.
@@ -203,16 +208,17 @@ def control_rows(results: Path) -> list[tables.Row]:
 
 def comparisons(results: Path) -> list[tables.Row]:
     """On the bed, in points paired over seeds: the beam minus the full tree, and K minus K = 1."""
-    scores = {(r.config["actions"], r.config["depth"], r.agent): r.scores for r in _records(results, "bed-")}
+    records = {(r.config["actions"], r.config["depth"], r.agent): r for r in _records(results, "bed-")}
     found = []
-    for (actions, depth, agent), ours in sorted(scores.items()):
-        shallow = scores.get((actions, 1, "full"))
-        rivals = {"the full tree": scores.get((actions, depth, "full"))} if agent != "full" else {}
-        rivals |= {"depth 1": shallow} if depth > 1 else {}
-        for name, theirs in rivals.items():
-            if theirs is not None:
-                points = {key: 100.0 * value for key, value in paired_difference(ours, theirs).items()}
-                found.append({"actions": actions, "depth": depth, "width": agent, "minus": name} | points)
+    for actions, depth, agent in sorted(records):
+        rivals = {"the full tree": depth} if agent != "full" else {}
+        rivals |= {"depth 1": 1} if depth > 1 else {}
+        for name, other in rivals.items():
+            theirs = records.get((actions, other, "full"))
+            if theirs and (pair := tables.paired(records[actions, depth, agent], theirs)):
+                points = {key: 100.0 * pair[key] for key in ("difference", "low", "high")}
+                who = {"actions": actions, "depth": depth, "width": agent, "minus": name}
+                found.append(who | pair | points)
     return found
 
 
@@ -227,23 +233,22 @@ def summary(results: Path) -> str:
         table = _by_depth(bed, "actions", lambda row: f"{100 * row['mean']:.1f} ± {100 * row['std']:.1f}")
         parts.append(
             f"### Score on the planning bed\n\nAccuracy (%) with {LABELS} labels; mean ± standard deviation "
-            f"over {bed[0]['seeds']} seeds. A beam is left out where it would keep the whole tree.\n\n{table}"
+            f"over {tables.counted(bed)} seeds. A beam is left out where it would keep the whole tree."
+            f"\n\n{table}"
         )
     if compared := comparisons(results):
         shown = [
             {key: row[key] for key in ("actions", "depth", "width", "minus")}
             | {"points": f"{row['difference']:+.1f}"}
-            | {"95 % interval": f"{row['low']:+.1f} to {row['high']:+.1f}"}
+            | {tables.interval_title(compared): f"{row['low']:+.1f} to {row['high']:+.1f}"}
             for row in compared
         ]
         parts.append(f"Paired differences over seeds.\n\n{tables.markdown(shown)}")
     if played := control_rows(results):
-        counts = sorted({row["seeds"] for row in played})
-        seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         table = _by_depth(played, "environment", lambda row: f"{row['mean']:.1f} ± {row['std']:.1f}")
         parts.append(
             f"### Score in control\n\nGreedy return of {AGENT}, tuned; mean ± standard deviation "
-            f"over {seeds} seeds.\n\n{table}"
+            f"over {tables.counted(played)} seeds.\n\n{table}"
         )
     return "\n\n".join(parts)
 

@@ -11,7 +11,7 @@ from xlvin.report.records import Record
 from xlvin.report.statistics import paired_difference, summarise
 
 Row = dict[str, Any]
-FEWEST = 3  # shared seeds of which a difference is told
+FEWEST_SHARED = 3  # shared seeds of which a difference is told
 
 
 def rows(records: Iterable[Record]) -> list[Row]:
@@ -29,7 +29,7 @@ def paired(first: Record, second: Record) -> Row | None:
         {entry["seed"]: float(entry["score"]) for entry in record.seeds} for record in (first, second)
     )
     shared = sorted(ours.keys() & theirs.keys())
-    if len(shared) < FEWEST:
+    if len(shared) < FEWEST_SHARED:
         return None
     pair = paired_difference([ours[seed] for seed in shared], [theirs[seed] for seed in shared])
     name = statistics.interval_name(statistics.mean, len(shared))
