@@ -26,11 +26,13 @@ def test_every_seed_is_a_dot_and_the_mean_a_bar(across: bool) -> None:
     assert not np.allclose(dots.get_facecolor()[0, :3], one.get_facecolor()[0, :3]), (OURS, OTHER)
 
 
-def test_printed_means_are_marked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("across", [False, True])
+def test_printed_means_are_marked(across: bool, tmp_path: Path) -> None:
     picture = new_figure(4, 3)
     axes = picture.subplots()
-    draw_seeds(axes, SCORES, NAMES, {}, marks={"missing": 4.0, "unknown": 9.0})
+    draw_seeds(axes, SCORES, NAMES, {}, marks={"missing": 4.0, "unknown": 9.0}, across=across)
     (mark,) = axes.lines
-    assert (mark.get_xdata()[0], mark.get_ydata()[0]) == (1, 4.0)
+    assert (mark.get_xdata()[0], mark.get_ydata()[0]) == ((4.0, 1) if across else (1, 4.0))
+    assert mark.get_marker() == ("|" if across else "_")
     save_panels(tmp_path / "figures" / "seeds.png", picture, "Every seed")
     assert (tmp_path / "figures" / "seeds.png").read_bytes().startswith(b"\x89PNG")

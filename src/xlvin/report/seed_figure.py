@@ -42,7 +42,8 @@ def draw_seeds(
             axes.scatter(x, y, s=11, color=colour, alpha=0.5, linewidths=0)
             line(sum(found) / len(found), place - WIDTH, place + WIDTH, color=colour, lw=2)
         if marks and name in marks:
-            axes.plot(place, marks[name], marker="_", ms=14, mew=1.2, color="black")
+            point = (marks[name], place) if across else (place, marks[name])
+            axes.plot(*point, marker="|" if across else "_", ms=14, mew=1.2, color="black")
     if across:
         axes.set_yticks(range(len(names)), names, fontsize=8)
         axes.set_ylim(len(names) - 0.4, -0.6)
