@@ -223,9 +223,61 @@ def test_an_encoder_of_your_own(tmp_path: Path) -> None:
     assert np.array_equal(*(m.predict(observation, deterministic=True)[0] for m in (trained, loaded)))
 
 
+class Shaped(BaseFeaturesExtractor):
+    """Remembers what it was given."""
+
+    def __init__(self, observation_space: spaces.Space[Any]) -> None:
+        super().__init__(observation_space, features_dim=7)
+        self.layer, self.seen = nn.Linear(int(np.prod(observation_space.shape or (1,))), 7), torch.empty(0)
+
+    def forward(self, observation: torch.Tensor) -> torch.Tensor:
+        self.seen = observation.detach().clone()
+        return self.layer(observation.flatten(1))
+
+
+class Screen(Icon):
+    """An image that convolutions would fit."""
+
+    observation_space = spaces.Box(0, 255, (40, 36, 1), np.uint8)
+
+
+class Table(Icon):
+    """Numbers in two dimensions."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (4, 3), np.float32)
+
+
+class Pair(Icon):
+    """Two states at once."""
+
+    observation_space = spaces.MultiDiscrete([3, 4])
+
+
+@pytest.mark.parametrize("world", [Icon, Screen, Table])
+@pytest.mark.parametrize("normalised", [True, False])
+def test_an_encoder_of_your_own_sees_the_same_without_sb3(
+    world: type[gymnasium.Env[Any, Any]], normalised: bool
+) -> None:
+    kwargs = {"network": {"hidden": 8, "depth": 1}, "features_extractor_class": Shaped}
+    kwargs["normalize_images"] = normalised
+    options = {"n_steps": 16, "batch_size": 16, "device": "cpu", "seed": 0, "policy_kwargs": kwargs}
+    policy = PPO(XLVINPolicy, DummyVecEnv([world]), **options).policy
+    space = policy.observation_space
+    observation = np.stack([space.sample() for _ in range(40)])  # too many to be recorded
+    wanted = policy.predict(observation, deterministic=True)[0]
+    seen = policy.features_extractor.seen
+    scale = 255.0 if normalised and space.dtype == np.uint8 else 1.0
+    assert torch.allclose(seen, torch.from_numpy(observation) / scale)
+    assert np.array_equal(policy.agent.predict(observation)[0], wanted)
+    assert torch.equal(policy.features_extractor.seen, seen)
+    assert [policy.agent.predict(one)[0] for one in observation] == wanted.tolist()
+
+
 def test_bad_input_is_told_in_one_sentence() -> None:
     with pytest.raises(XLVINError, match="FlattenObservation"):
         PPO(XLVINPolicy, gymnasium.make(DICT, disable_env_checker=True), device="cpu")
+    with pytest.raises(XLVINError, match="FlattenObservation"):
+        PPO(XLVINPolicy, DummyVecEnv([Pair]), device="cpu")
     with pytest.raises(XLVINError, match="discrete actions"):
         PPO(XLVINPolicy, "Pendulum-v1", device="cpu")
     with pytest.raises(XLVINError, match="not configured like this"):
@@ -235,6 +287,8 @@ def test_bad_input_is_told_in_one_sentence() -> None:
             PPO(XLVINPolicy, "CartPole-v1", policy_kwargs={"agent": agent}, device="cpu")
     with pytest.raises(XLVINError, match='Did you mean "ppo"'):
         PPO(XLVINPolicy, "CartPole-v1", device="cpu", policy_kwargs={"agent": "ppoo"})
+    with pytest.raises(XLVINError, match="leave normalize_images on"):
+        PPO(XLVINPolicy, DummyVecEnv([Screen]), device="cpu", policy_kwargs={"normalize_images": False})
     with pytest.raises(XLVINError, match="transition model"):
         model(agent="ppo").learn(32, callback=TransE())
     with pytest.raises(XLVINError, match="transition model"):

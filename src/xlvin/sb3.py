@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from xlvin.agents.base import AgentConfig, Batch, Normaliser, Output
 from xlvin.agents.networks import ModelBasedAgent
@@ -41,7 +41,7 @@ class XLVINPolicy(ActorCriticPolicy):
     agent: a name as in `xlvin train`, "xlvin-r", "ppo", "atreec", ...
     network: fields of AgentConfig, such as {"depth": 3, "discount": 0.98}. Observations are read as SB3 gives
         them; VecNormalize standardises.
-    features_extractor_class: an encoder of your own, as in every SB3 policy.
+    features_extractor_class: an encoder of your own, as in every SB3 policy, also where the agent acts alone.
 
     The network itself is `model.policy.agent`: it plans, predicts and saves without SB3.
     """
@@ -58,8 +58,10 @@ class XLVINPolicy(ActorCriticPolicy):
     ) -> None:
         if type(action_space).__name__ != "Discrete" or action_space.start != 0:
             raise XLVINError(f"The policy chooses among discrete actions from 0 on, not {action_space}.")
-        if type(observation_space).__name__ == "Dict":
-            raise XLVINError("The policy reads one array; wrap the environment with FlattenObservation.")
+        if type(observation_space).__name__ in ("Dict", "MultiDiscrete"):
+            raise XLVINError(
+                "The policy reads one array or one state; wrap the environment with FlattenObservation."
+            )
         self._name, self._network, self._actions = agent, network or {}, int(action_space.n)
         self.experience: Batch | None = None  # the latest rollout, if TransE collects it
         self.coefficients: dict[str, float] = {}
@@ -71,11 +73,15 @@ class XLVINPolicy(ActorCriticPolicy):
         space, own_encoder = self.observation_space, type(self.features_extractor) is not FlattenExtractor
         given = space.shape or ()
         image = is_image_space(space, check_channels=True) and min(given[1:]) >= SMALLEST_IMAGE
-        self._flat = not (image or own_encoder)
+        if image and not own_encoder and not self.normalize_images:
+            raise XLVINError(
+                "The agent's encoder scales images; leave normalize_images on, or bring a features extractor."
+            )
+        self._flat = own_encoder or not image
         # SB3 would scale the bytes of a flattened image; the agent does it, so that it also acts without SB3.
         scaled = self._flat and self.normalize_images and is_image_space(space)
         shapes: dict[str, Any] = {
-            "observation": given if image else (get_flattened_obs_dim(space),),
+            "observation": (get_flattened_obs_dim(space),) if self._flat else given,
             "given": given,
             "actions": self._actions,
             "inputs": "bounds" if scaled else "raw",
@@ -97,6 +103,8 @@ class XLVINPolicy(ActorCriticPolicy):
             self.agent.normaliser.scale.fill_(1.0 / 255.0)
         if own_encoder:
             self.agent.encoder = self.features_extractor
+            if len(given) > 1:  # the agent flattens what it reads, also without SB3
+                self.agent.encoder = nn.Sequential(nn.Unflatten(1, given), self.features_extractor)
         trainable = [weight for weight in self.parameters() if weight.requires_grad]
         options = {"lr": lr_schedule(1), **self.optimizer_kwargs}
         self.optimizer = self.optimizer_class(trainable, **options)
