@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from xlvin.agents.registry import VALUE_BASED
+from xlvin.executor.artefact import load_provenance
 from xlvin.experiments import control, imagination, table1
-from xlvin.experiments.control import Cell, keep, run_cell, split
+from xlvin.experiments.control import Cell, keep, known, resolved, run_cell, split
 from xlvin.experiments.workers import Effort
 from xlvin.report import tables
 from xlvin.report.records import read, write
@@ -73,6 +74,19 @@ def test_what_is_in_the_records_is_not_run_again(tmp_path: Path, monkeypatch: py
     )
     table1.run(tmp_path, Effort(workers=1))
     assert read(tmp_path / "table1" / "tuned" / "CartPole-v0" / "ppo.json") == before
+
+
+def test_another_executor_makes_another_record(tmp_path: Path) -> None:
+    cell, digest = tiny("xlvin-r"), load_provenance("random-deterministic")["sha256"]
+    keep(tmp_path, table1.NAME, cell, run_cell(cell))
+    record = read(tmp_path / "table1" / "tuned" / "CartPole-v0" / "xlvin-r.json")
+    assert record.config["executor_sha256"] == digest
+    assert known(tmp_path, table1.NAME, cell) == record
+    without = {name: value for name, value in record.config.items() if name != "executor_sha256"}
+    for config, counts in ((without, True), (record.config | {"executor_sha256": "other"}, False)):
+        write(replace(record, config=config), tmp_path)
+        assert (known(tmp_path, table1.NAME, cell) is not None) == counts
+    assert "executor_sha256" not in resolved(tiny("xlvin-untrained").config) | resolved(tiny().config)
 
 
 def test_rows_summary_and_figure_come_from_records(tmp_path: Path) -> None:

@@ -11,13 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from xlvin.agents.networks import UNTRAINED
 from xlvin.binning import default_bins
+from xlvin.executor.artefact import load_provenance
 from xlvin.experiments.workers import run_jobs
 from xlvin.report import tables
 from xlvin.report.records import Record, add, provenance, read
 from xlvin.training.config import TrainConfig
 from xlvin.training.evaluation import evaluate
 from xlvin.training.run import make_trainer
+
+EXECUTOR = "executor_sha256"  # in a record's configuration; records from before this was kept lack it
 
 
 @dataclass(frozen=True)
@@ -70,9 +74,11 @@ def run_cell(cell: Cell) -> Outcome:
 
 
 def resolved(config: TrainConfig) -> dict[str, Any]:
-    """The configuration as a record keeps it: one for all seeds."""
-    fields = asdict(config)
+    """The configuration as a record keeps it: one for all seeds, with the hash of the executor inside."""
+    fields, network = asdict(config), config.network
     del fields["seeds"], fields["first_seed"]
+    if network.executes and network.executor != UNTRAINED:
+        fields[EXECUTOR] = load_provenance(network.executor)["sha256"]
     return fields
 
 
@@ -150,8 +156,10 @@ def known(results: Path, experiment: str, cell: Cell) -> Record | None:
 
 def made(config: TrainConfig, stored: dict[str, Any]) -> bool:
     """Whether stored settings are these, seeds apart; fields that they lack have their defaults."""
-    kept = TrainConfig.from_dict(stored)
-    return resolved(filled_in(config, kept)) == resolved(kept)
+    kept = TrainConfig.from_dict({name: value for name, value in stored.items() if name != EXECUTOR})
+    asked = replace(filled_in(config, kept), seeds=kept.seeds, first_seed=kept.first_seed)
+    digest = resolved(config).get(EXECUTOR)
+    return asked == kept and stored.get(EXECUTOR, digest) == digest
 
 
 def mean_score(outcome: Outcome) -> float:
