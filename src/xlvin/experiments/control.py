@@ -11,15 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from xlvin.agents.networks import UNTRAINED
 from xlvin.binning import default_bins
-from xlvin.executor.artefact import load_provenance
 from xlvin.experiments.workers import run_jobs
 from xlvin.report import tables
 from xlvin.report.records import Record, add, provenance, read
 from xlvin.training.config import TrainConfig
 from xlvin.training.evaluation import evaluate
-from xlvin.training.run import make_trainer
+from xlvin.training.run import executor_hash, make_trainer
 
 EXECUTOR = "executor_sha256"  # in a record's configuration; records from before this was kept lack it
 
@@ -75,11 +73,10 @@ def run_cell(cell: Cell) -> Outcome:
 
 def resolved(config: TrainConfig) -> dict[str, Any]:
     """The configuration as a record keeps it: one for all seeds, with the hash of the executor inside."""
-    fields, network = asdict(config), config.network
+    fields = asdict(config)
     del fields["seeds"], fields["first_seed"]
-    if network.executes and network.executor != UNTRAINED:
-        fields[EXECUTOR] = load_provenance(network.executor)["sha256"]
-    return fields
+    digest = executor_hash(config)
+    return fields if digest is None else fields | {EXECUTOR: digest}
 
 
 # What the environment decides and training fills in; beside these the bins, which users may choose.
@@ -158,7 +155,7 @@ def made(config: TrainConfig, stored: dict[str, Any]) -> bool:
     """Whether stored settings are these, seeds apart; fields that they lack have their defaults."""
     kept = TrainConfig.from_dict({name: value for name, value in stored.items() if name != EXECUTOR})
     asked = replace(filled_in(config, kept), seeds=kept.seeds, first_seed=kept.first_seed)
-    digest = resolved(config).get(EXECUTOR)
+    digest = executor_hash(config)
     return asked == kept and stored.get(EXECUTOR, digest) == digest
 
 

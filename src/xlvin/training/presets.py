@@ -242,10 +242,8 @@ def preset(environment: str, agent: str, version: Version = "tuned") -> TrainCon
         ppo, imagination = replace(IMAGINE, discount=patience(time_limit(environment))), IMAGINATION
         if environment in FRUGAL:
             discount, iterations = FRUGAL[environment]
-            ppo, imagination = (
-                replace(ppo, discount=discount),
-                replace(IMAGINATION, last_iterations=iterations),
-            )
+            ppo = replace(ppo, discount=discount)
+            imagination = replace(imagination, last_iterations=iterations)
         if network.kind == "ppo" and environment in TREELESS_RATE:
             imagination = replace(imagination, learning_rate=TREELESS_RATE[environment])
         if network.wiring == "aligned":

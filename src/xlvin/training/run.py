@@ -175,7 +175,10 @@ def _checkpoint(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     try:
         return load_tensors(path)
     except XLVINError as error:
-        raise XLVINError(f"{path} is damaged; remove the folder {path.parent} and train anew.") from error
+        raise XLVINError(
+            f"{path} is damaged or cannot be read ({error.__cause__}); if it stays so, remove the folder "
+            f"{path.parent} and train anew."
+        ) from error
 
 
 def differences(there: dict[str, Any], here: dict[str, Any]) -> str:
@@ -257,13 +260,13 @@ def _open(folder: Path, trainer: Trainer | FrameTrainer) -> dict[str, Any]:
     executor = None if trainer.agent.executor is None else asdict(trainer.agent.executor)
     resolved = {"format": FORMAT, "config": asdict(trainer.config), "executor": executor}
     description: dict[str, Any] = json.loads(json.dumps(resolved))
-    executor_hash = _executor_hash(trainer.config)
+    digest = executor_hash(trainer.config)
     if not (folder / CONFIG).exists():
         source = source_file(trainer.config.environment)
         content = {
             "config": description["config"],
             "executor": executor,
-            "executor_sha256": executor_hash,
+            "executor_sha256": digest,
             "environment_file": None if source is None else str(source),
             "provenance": provenance(),
         }
@@ -274,7 +277,7 @@ def _open(folder: Path, trainer: Trainer | FrameTrainer) -> dict[str, Any]:
         raise XLVINError(
             f"{folder} holds a run with other settings ({told}); choose another folder with --folder."
         )
-    if stored.get("executor_sha256", executor_hash) != executor_hash:
+    if stored.get("executor_sha256", digest) != digest:
         raise XLVINError(
             f"The run in {folder} has another executor than {trainer.config.network.executor} holds now; "
             "choose another folder with --folder, or put the old file back."
@@ -294,7 +297,8 @@ def _stored(folder: Path) -> dict[str, Any]:
     return dict(stored)
 
 
-def _executor_hash(config: TrainConfig) -> str | None:
+def executor_hash(config: TrainConfig) -> str | None:
+    """What the executor of a run is known by; None if there is none, or an untrained one."""
     network = config.network
     if not network.executes or network.executor == UNTRAINED:
         return None
