@@ -1,4 +1,4 @@
-"""What all tests share: one thread, since small tensors gain nothing by more, and little imagination."""
+"""What all tests share: one thread, since small tensors gain nothing by more, seeds, little imagination."""
 
 import os
 
@@ -8,8 +8,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+import torch
 
 from xlvin.training import presets
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    """A test draws the same random numbers whenever it runs, and whatever ran before it."""
+    torch.manual_seed(0)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -75,8 +75,9 @@ def test_a_gaussian_is_that_of_torch() -> None:
     torch.testing.assert_close(policy.log_prob(action), normal.log_prob(action).sum(-1))
     torch.testing.assert_close(policy.entropy(), normal.entropy().sum(-1))
     assert torch.equal(policy.mode(), parameters[:, :3])
-    uniform = normal.cdf(action).numpy()
-    np.testing.assert_allclose(Gaussian.draw(parameters.numpy(), uniform), action, rtol=1e-3, atol=1e-4)
+    uniform = 0.01 + 0.98 * torch.rand(7, 3)
+    drawn = Gaussian.draw(parameters.numpy(), uniform.numpy())
+    np.testing.assert_allclose(drawn, normal.icdf(uniform), rtol=1e-4, atol=1e-4)
     assert np.isfinite(Gaussian.draw(parameters.numpy(), np.zeros((7, 3)))).all()
 
 

@@ -125,6 +125,17 @@ def test_gvin_is_the_sum_over_edges(mazes: Mazes) -> None:
     )
 
 
+def test_a_deep_gvin_starts_with_finite_gradients() -> None:
+    torch.manual_seed(0)
+    planner = GVIN(iterations=160)
+    maps = torch.zeros(1, 2, 28, 28)
+    maps[0, 1, 14, 14] = 1.0
+    planner.plan(maps).mean().backward()
+    norm = nn.utils.clip_grad_norm_(planner.parameters(), 1.0)
+    assert norm.isfinite()
+    assert norm > 0.0
+
+
 @torch.no_grad()
 def test_gvin_does_not_see_through_walls() -> None:
     walls = torch.ones(1, 5, 7, dtype=torch.bool)

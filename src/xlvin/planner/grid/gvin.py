@@ -21,6 +21,9 @@ from xlvin.mdp.mazes import MOVES
 from xlvin.planner.grid.base import MapPlanner
 from xlvin.planner.maximum import maximum
 
+# How large values may be in the first plan: gradients are about as large, and their squares must be finite.
+LARGEST = 1e14
+
 
 class DirectionalKernel(nn.Module):
     """Edge weights from edge directions; on a grid there are only the directions of the eight moves."""
@@ -72,6 +75,10 @@ class GVIN(MapPlanner):
         self.iterations, self.discount = iterations, discount
         self.reward = nn.Parameter(torch.ones(()))
         self.transition = DirectionalKernel(channels, references)
+        with torch.no_grad():  # in open space a value grows by this factor with every iteration
+            growth = discount * self.transition.edges().sum(1).max().item()
+            if growth > (most := LARGEST ** (1.0 / iterations)):
+                self.transition.weight.mul_(most / growth)
 
     def plan(self, maps: Tensor) -> Tensor:
         """q [B, channels, H, W] after the last iteration."""
