@@ -44,7 +44,7 @@ EXIT_CODES = "\nexit codes: 0 done, 1 a run failed, 2 bad input, 130 interrupted
 class Terminated(KeyboardInterrupt):
     """SIGTERM, by which schedulers stop a process: it saves its work as it does after Ctrl-C.
 
-    A command that keeps something adds to the arguments of either what it kept.
+    A command that has kept something adds a note on it to the exception's arguments; it is printed too.
     """
 
 
@@ -100,7 +100,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _forget_output() -> None:
-    """Let Python not fail once more, at its end, over what could not be written."""
+    """Keep Python from failing again at its exit over what could not be written."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

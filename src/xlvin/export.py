@@ -40,7 +40,7 @@ TIES = 0.01
 PROBES = (1, 7, 512)
 # Times are medians of this many decisions, or of those that fit into some seconds.
 REPEATS, LONGEST = 30, 0.5
-# From a number of observations to so many random ones.
+# A count -> that many random observations.
 Probe = Callable[[int], Tensor]
 
 
@@ -92,7 +92,7 @@ class _Deployed(nn.Module):
     def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
         """Logits [B, A] and values [B] of observations [B, *given]."""
         config = self.agent.config
-        given = _given(config)
+        given = config.native_shape
         if given == DISCRETE:
             observation = nn.functional.one_hot(observation, config.observation[0]).float()
         elif given != config.observation:
@@ -102,13 +102,9 @@ class _Deployed(nn.Module):
         return output.logits, output.value
 
 
-def _given(config: AgentConfig) -> tuple[int, ...]:
-    return config.observation if config.given is None else config.given
-
-
 def _observations(config: AgentConfig, images: torch.dtype, count: int) -> Tensor:
     """Random observations [count, *given], in the type that the file will take."""
-    generator, given = torch.Generator().manual_seed(count), _given(config)
+    generator, given = torch.Generator().manual_seed(count), config.native_shape
     if given == DISCRETE:
         return torch.randint(config.observation[0], (count,), generator=generator)
     if len(config.observation) == 3 and images == torch.uint8:

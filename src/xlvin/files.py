@@ -28,7 +28,7 @@ def replacing(path: Path | str) -> Iterator[Path]:
     except OSError as error:
         raise unwritable(path, error) from error
     finally:
-        with contextlib.suppress(OSError):  # gone already, or its folder is none
+        with contextlib.suppress(OSError):  # renamed already, or its folder is no folder
             temporary.unlink()
 
 

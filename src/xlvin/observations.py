@@ -18,6 +18,8 @@ from xlvin.errors import XLVINError
 Array = NDArray[Any]
 # The shape of a discrete state, which is a number.
 DISCRETE: tuple[int, ...] = ()
+# Images smaller than this are read as vectors: no convolution of the usual encoder fits them.
+SMALLEST_IMAGE = 36
 
 
 def converter(given: tuple[int, ...], read: tuple[int, ...], dtype: str) -> Callable[[Any], Array]:

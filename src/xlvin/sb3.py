@@ -21,6 +21,7 @@ from xlvin.agents.base import AgentConfig, Batch, Normaliser, Output
 from xlvin.agents.networks import ModelBasedAgent
 from xlvin.agents.registry import build, named
 from xlvin.errors import XLVINError
+from xlvin.observations import SMALLEST_IMAGE
 
 try:
     from stable_baselines3.common.callbacks import BaseCallback
@@ -30,9 +31,6 @@ try:
     from stable_baselines3.common.torch_layers import FlattenExtractor
 except ImportError as error:
     raise XLVINError("xlvin.sb3 needs Stable-Baselines3; `pip install 'xlvin[sb3]'`.") from error
-
-# Images smaller than this are read as vectors: no convolution of the usual encoder fits them.
-SMALLEST_IMAGE = 36
 
 
 class XLVINPolicy(ActorCriticPolicy):
@@ -210,7 +208,8 @@ class TransE(BaseCallback):
             torch.as_tensor(np.concatenate(column), device=self.model.device)
             for column in zip(*self._columns, strict=True)
         )
-        self.policy.experience = Batch(state, action.long(), reward.float(), successor, action)
+        no_negatives = action  # they are drawn for each minibatch
+        self.policy.experience = Batch(state, action.long(), reward.float(), successor, no_negatives)
 
     def _on_training_end(self) -> None:
         self.policy.experience = None

@@ -234,6 +234,5 @@ def test_stable_baselines_evaluates_agents() -> None:
     import gymnasium
 
     agent = make_agent("xlvin-r", **SMALL).eval()
-    mean, spread = evaluation.evaluate_policy(agent, gymnasium.make("CartPole-v1"), 3, warn=False)
+    mean, _ = evaluation.evaluate_policy(agent, gymnasium.make("CartPole-v1"), 3, warn=False)
     assert 8.0 <= mean <= 500.0
-    assert spread >= 0.0

@@ -13,8 +13,8 @@ from xlvin.executor.artefact import load_provenance
 from xlvin.executor.network import Executor, ExecutorConfig
 from xlvin.executor.traces import TracedMDPs
 from xlvin.experiments import executor
-from xlvin.experiments.executor_tables import by_size, means
 from xlvin.mdp.families import FAMILIES
+from xlvin.report.executor_tables import by_size, means
 from xlvin.report.records import read_all
 
 

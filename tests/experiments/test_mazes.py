@@ -228,4 +228,5 @@ def test_the_command_works_from_records(
     if name == "embedding-geometry":
         html = (tmp_path / "figures" / f"{name}.html").read_text()
         assert "TransE alone" in html
-        assert "http" not in html
+        assert "Content-Security-Policy" in html
+        assert "://" not in html

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from xlvin.errors import XLVINError
+from xlvin.report import imitation_figure
 from xlvin.report.continual_figure import STYLES, draw
 from xlvin.report.records import read_all
 
@@ -16,6 +17,14 @@ def test_every_published_record_has_a_style_of_its_own() -> None:
     assert {(record.version, record.agent) for record in RECORDS} <= STYLES.keys()
     assert len({style.label for style in STYLES.values()}) == len(STYLES)
     assert len({(style.colour, style.line) for style in STYLES.values()}) == len(STYLES)
+
+
+def test_a_planner_has_the_same_colour_in_the_figure_of_imitation() -> None:
+    others = imitation_figure.STYLES
+    shared = {agent: style.colour for (_, agent), style in STYLES.items() if agent in others}
+    assert shared == {agent: others[agent].colour for agent in others if agent != "vin-torch"}
+    assert len(set(shared.values())) == len(shared)
+    assert len({(style.colour, style.hatch) for style in others.values()}) == len(others)
 
 
 def test_a_record_without_a_style_is_told(tmp_path: Path) -> None:

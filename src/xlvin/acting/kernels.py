@@ -6,7 +6,7 @@ On a few hundred numbers a call costs much the same whatever it computes. So tha
   rectifier, relu(x + b) = max(x, -b) + b;
 - sums and products wait: a layer on a layer is one layer, and what nobody reads is never computed;
 - one row is multiplied once, by all the weights that it meets, side by side;
-- the layer before a normalisation does without its mean, which is linear, too.
+- a layer before a normalisation subtracts the mean as well, which is linear too.
 
 Where numbers are not finite, results may differ from torch's.
 """

@@ -65,9 +65,9 @@ class RecordedNetwork:
     """A network that answers arrays quickly: small batches on the CPU are recorded, others run in torch.
 
     When modules, parameters or buffers were replaced, or changed in place as optimisers and `load_state_dict`
-    change them, or a module trains that did not, it records again. It looks neither at hooks nor at plain
-    attributes. Operations in place on `parameter.data` leave no trace, and to compare all numbers would take
-    a third of the time that acting takes: call `record_anew` after any of these.
+    change them, or a module was put into training mode, it records again. It looks neither at hooks nor at
+    plain attributes. Operations in place on `parameter.data` leave no trace, and to compare all numbers would
+    take a third of the time that acting takes: call `record_anew` after any of these.
 
     Threads take turns.
     """
@@ -78,7 +78,7 @@ class RecordedNetwork:
     def __init__(self, network: nn.Module) -> None:
         self._network, self._lock = network, Lock()
         self._recordings: dict[tuple[int, torch.dtype, bytes], RecordedFunction] = {}
-        self._attributes: list[dict[str, Any]] = []  # of all others; faster to look into than they are
+        self._attributes: list[dict[str, Any]] = []  # of all others: a dict is read faster than a module
         self._registered: list[Iterable[object]] = []  # live views of what every module holds
         self._parts: list[object] = []
         self._tensors: list[Tensor] = []

@@ -101,6 +101,11 @@ class AgentConfig:
             raise XLVINError(f"bins are {self.bins}; give every dimension at least 2.")
 
     @property
+    def native_shape(self) -> tuple[int, ...]:
+        """Of an observation as the environment gives it."""
+        return self.observation if self.given is None else self.given
+
+    @property
     def standardises(self) -> bool:
         """Whether the training data's mean and variance scale the observations."""
         return len(self.observation) == 1 and self.inputs in ("standard", "symlog")
@@ -147,16 +152,16 @@ class Trail(NamedTuple):
     first: Batch  # the first of them
     action: Tensor  # [N, n] int64
     reward: Tensor  # [N, n], as scaled for learning
-    taken: Tensor  # [N, n] one, or zero behind the end
+    taken: Tensor  # [N, n] one, or zero after the end
     terminated: Tensor  # [N, n] one where the step ended the episode for good
-    target: Tensor  # [N, n + 1], the return from every state on the way; meaningless behind the end
+    target: Tensor  # [N, n + 1], the return from every state on the way; meaningless after the end
 
 
 class Normaliser(nn.Module):
-    """Subtract a mean, divide by a scale, perhaps compress; identity until statistics are set."""
+    """Subtract a mean, multiply by a scale, perhaps compress; identity until statistics are set."""
 
     mean: Tensor
-    scale: Tensor
+    scale: Tensor  # one over the deviation
 
     def __init__(self, shape: tuple[int, ...], symlog: bool) -> None:
         super().__init__()
@@ -278,7 +283,7 @@ class Agent(nn.Module, ABC):
     def _read(self, observation: Any) -> tuple[NDArray[Any], bool]:
         """One observation or a batch as a batch for the network, and whether it was one."""
         config, array = self.config, np.asarray(observation)
-        given = config.observation if config.given is None else config.given
+        given = config.native_shape
         single = array.shape == given
         if not single and (array.ndim == 0 or array.shape[1:] != given):
             raise XLVINError(f"The observation has shape {array.shape}; this agent reads {given} or a batch.")

@@ -15,6 +15,7 @@ from xlvin.agents.pixels import PixelXLVINAgent
 from xlvin.agents.values import VPNAgent
 from xlvin.errors import XLVINError, unknown
 from xlvin.executor.network import Executor, ExecutorConfig, Processor
+from xlvin.randomness import seeded
 from xlvin.storage import check_tensors, load_tensors
 
 # What a name stands for: fields of AgentConfig.
@@ -67,8 +68,7 @@ def make_agent(
 
 def build(config: AgentConfig, seed: int) -> Agent:
     """A fresh agent whose weights depend on `seed` alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return _network(config)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from xlvin.report.statistics import summarise
 from xlvin.report.tables import plain
 from xlvin.training.presets import preset
 from xlvin.training.progress import training_progress
-from xlvin.training.run import Result, fingerprint, run
+from xlvin.training.run import EVALUATION, Result, fingerprint, run
 from xlvin.training.seeding import derive_seed
 
 ENVIRONMENT, AGENT = "CartPole-v0", "xlvin-imagine"
@@ -49,7 +48,7 @@ def demo(seeds: int = 5, trajectories: int = 10, episodes: int = 100, folder: Pa
     print(
         f"{AGENT} on {ENVIRONMENT}: {seeds} seeds, {trajectories} trajectories each and no data beyond them."
     )
-    if (folder / "evaluation.json").exists():
+    if (folder / EVALUATION).exists():
         print(f"{folder} holds this run already; remove it to train again.")
     started = time.monotonic()
     with training_progress(config) as progress:
@@ -107,7 +106,6 @@ class Moment:
 
 def telling_moment(agent: Agent, seed: int) -> Moment:
     """Out of one greedy episode, the moment at which the imagined futures differ most in value."""
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # frames are wanted, no window
     environment = Environment(ENVIRONMENT, {"render_mode": "rgb_array"})
     observation, step, ended = environment.reset(derive_seed(seed, "demo")), 0, False
     widest, moment = -np.inf, None

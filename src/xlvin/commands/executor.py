@@ -12,8 +12,8 @@ from tqdm import tqdm
 from xlvin.errors import XLVINError
 from xlvin.executor.artefact import SHIPPED, load_executor, load_provenance
 from xlvin.executor.evaluation import SIZES, Size, cells, evaluate_cell
-from xlvin.experiments.executor_tables import by_size, means
 from xlvin.mdp.families import FAMILIES
+from xlvin.report.executor_tables import by_size, means
 from xlvin.report.tables import plain
 
 ALL_SIZES = tuple(f"{states}x{actions}" for states, actions in SIZES)

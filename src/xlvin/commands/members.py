@@ -9,8 +9,7 @@ from typing import Any
 from xlvin.agents.base import Agent
 from xlvin.envs.environment import Environment
 from xlvin.errors import XLVINError
-from xlvin.training.api import load
-from xlvin.training.run import open_run
+from xlvin.training.api import load, open_member
 from xlvin.training.seeding import derive_seed
 
 
@@ -33,8 +32,8 @@ def member(source: Path, seed: int | None) -> Member:
     """The agent of `seed` in a run's folder (None: of the first), or of an agent's file."""
     if source.is_file():
         return Member(load(source, seed), None, None)
-    config, _ = open_run(source)
-    return Member(load(source, seed), config.environment, config.first_seed if seed is None else seed)
+    config, agent, seed = open_member(source, seed)
+    return Member(agent, config.environment, seed)
 
 
 def check_fits(agent: Agent, name: str) -> None:

@@ -38,7 +38,7 @@ def score_row(config: TrainConfig, returns: NDArray[np.float64], folder: Path) -
 
 
 def score_text(config: TrainConfig, returns: NDArray[np.float64], note: str = "") -> str:
-    """The same in two lines; `note` stands behind the environment."""
+    """The same in two lines; `note` stands after the environment."""
     scores = returns.mean(1)
     std = _std(scores)
     spread = "" if std is None else f" +- {number(std)}"

@@ -16,10 +16,10 @@ from xlvin.commands.scores import unfinished
 from xlvin.envs.atari import is_atari
 from xlvin.report.show_page import Subject, write_show_page
 from xlvin.report.tables import number
-from xlvin.training.api import load
+from xlvin.training.api import open_member
 from xlvin.training.config import TrainConfig
 from xlvin.training.episode import play
-from xlvin.training.run import kept_rounds, open_run, reward_scale
+from xlvin.training.run import kept_rounds, reward_scale
 
 EXAMPLES = """
 
@@ -49,8 +49,7 @@ def show(
         steps: Steps to show at most.
         as_json: Print the result as JSON.
     """
-    config, _ = open_run(run)
-    agent, seed = load(run, seed), config.first_seed if seed is None else seed
+    config, agent, seed = open_member(run, seed)
     chosen, done, rounds = episode_start(seed, episode_seed), kept_rounds(run), config.budget.rounds
     if environment is not None:
         check_fits(agent, environment)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -86,7 +85,6 @@ def video(
 
 def film(agent: Agent, name: str, seed: int, steps: int) -> Film:
     """Film a greedy episode, or its first `steps` steps."""
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # frames are wanted, no window
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it has no such mode is told by an error
         try:

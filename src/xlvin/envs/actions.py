@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xlvin.mdp.mazes import MOVE_NAMES
+
 # Gymnasium's own descriptions, in the order of the actions; environments by name without their version.
 NAMES = {
     "CartPole": ("push left", "push right"),
@@ -14,7 +16,7 @@ NAMES = {
     "FrozenLake": ("left", "down", "right", "up"),
     "Acrobot": ("torque −1", "no torque", "torque +1"),
     "MountainCar": ("push left", "coast", "push right"),
-    "xlvin/Maze": ("N", "S", "E", "W", "NE", "NW", "SE", "SW"),
+    "xlvin/Maze": MOVE_NAMES,
     "LunarLander": ("do nothing", "left engine", "main engine", "right engine"),
 }
 

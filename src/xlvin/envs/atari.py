@@ -2,7 +2,7 @@
 
 Actions repeat for four frames, a frame is the pixelwise maximum of the last two, in grey, 84 x 84; games
 begin with 1 to 30 idle frames; for learning, a lost life ends an episode while the game goes on. After that,
-FIRE and the action behind it are pressed in games that know FIRE, since some wait for it.
+FIRE and the action after it are pressed in games that know FIRE, since some wait for it.
 
 `AtariGames` runs E games in step. Presses that are not the agent's are ordinary steps whose rows carry no
 weight. Every end is followed by such a row, so that the frame after an episode's last action, which is its
@@ -27,7 +27,7 @@ Array = NDArray[Any]
 
 SIZE, STACK, SKIP, NOOPS = 84, 4, 4, 30
 LONGEST_GAME = 27_000  # steps: half an hour at 60 frames a second
-NOOP, FIRE, BEHIND_FIRE = 0, 1, 2
+NOOP, FIRE, AFTER_FIRE = 0, 1, 2
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class AtariGames:
         self.games = games
         space: Any = self._env.single_action_space
         self.actions = int(space.n)
-        self._presses = [FIRE, BEHIND_FIRE] if has_fire(name) else []
+        self._presses = [FIRE, AFTER_FIRE] if has_fire(name) else []
 
     def reset(self, seeds: Array) -> Received:
         """Start a game in each, from positive seeds [E]."""
@@ -192,7 +192,7 @@ class AtariGame(gymnasium.Env[Array, np.int64]):
         self._env = gymnasium.make(name, disable_env_checker=True, render_mode=render_mode, **options)
         self.render_mode = render_mode
         self.action_space = self._env.action_space
-        self._presses = [FIRE, BEHIND_FIRE] if has_fire(name) else []
+        self._presses = [FIRE, AFTER_FIRE] if has_fire(name) else []
         self._lives = 0
         self._stack = np.zeros((STACK, SIZE, SIZE), np.uint8)
 
@@ -256,7 +256,7 @@ class AtariGame(gymnasium.Env[Array, np.int64]):
         )
 
     def _restack(self, frame: Array) -> Array:
-        """An episode's first observation: the frame behind three black ones."""
+        """An episode's first observation: the frame after three black ones."""
         self._stack = np.zeros((STACK, SIZE, SIZE), np.uint8)
         self._stack[-1] = frame
         return self._stack
@@ -269,7 +269,7 @@ def has_fire(name: str) -> bool:
     env = gymnasium.make(name, disable_env_checker=True)
     meanings = env.unwrapped.get_action_meanings()  # type: ignore[attr-defined]
     env.close()
-    return len(meanings) > BEHIND_FIRE and meanings[FIRE] == "FIRE"
+    return len(meanings) > AFTER_FIRE and meanings[FIRE] == "FIRE"
 
 
 def shrink(screen: Array) -> Array:

@@ -8,6 +8,7 @@ playing them again.
 from __future__ import annotations
 
 import difflib
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,12 +26,10 @@ from xlvin.envs.atari import LONGEST_GAME, AtariGame, is_atari
 from xlvin.envs.choices import Action, choices
 from xlvin.envs.own import import_source, place
 from xlvin.errors import RunFailedError, XLVINError
-from xlvin.observations import DISCRETE, converter
+from xlvin.observations import DISCRETE, SMALLEST_IMAGE, converter
 
 Array = NDArray[Any]
 
-# Images smaller than this are read as vectors: no convolution of the usual encoder fits them.
-SMALLEST_IMAGE = 36
 # An environment without a time limit of its own gets this one, so that every trajectory ends.
 LONGEST_EPISODE = 10_000
 # Features that may be larger than this are taken as unbounded.
@@ -190,6 +189,8 @@ def _make(name: str, options: dict[str, Any]) -> tuple[gymnasium.Env[Any, Any], 
     if is_atari(name):
         return AtariGame(name, **options), LONGEST_GAME
     registered = _import(name)
+    if options.get("render_mode") == "rgb_array":
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # frames are wanted, no window
     try:
         with warnings.catch_warnings():
             # CartPole-v0 is the paper's environment; that newer versions exist is no news.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -133,8 +133,8 @@ def evaluate_cell(
     return Cell(family, states, actions, not stochastic, **means)
 
 
-def cells(families: Iterable[str], sizes: Iterable[Size]) -> list[tuple[str, Size]]:
-    """Families x sizes; a family with its own number of actions keeps it, CartPole trees are whole, too."""
+def cells(families: Iterable[str], sizes: Sequence[Size]) -> list[tuple[str, Size]]:
+    """Families x sizes. A family with a fixed number of actions keeps it; CartPole trees come whole, too."""
     found = []
     for family in families:
         fixed = find(family).actions

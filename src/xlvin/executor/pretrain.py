@@ -25,6 +25,7 @@ from xlvin.errors import RunFailedError, XLVINError
 from xlvin.executor.evaluation import measure
 from xlvin.executor.network import Executor, ExecutorConfig
 from xlvin.executor.traces import Sweeps, TracedMDPs, trace_family
+from xlvin.randomness import seeded
 
 # Called after every optimiser step with (iteration, loss, the latest held-out policy accuracy).
 Progress = Callable[[int, float, float], None]
@@ -190,8 +191,7 @@ def _reproducible(seed: int) -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             yield
     finally:
         torch.set_num_threads(threads)

@@ -17,6 +17,7 @@ from xlvin.envs.environment import Shapes
 from xlvin.errors import XLVINError, unknown
 from xlvin.latent.abstraction import SYSTEMS, AbstractModel, Stage, Steps
 from xlvin.planner.abstract import AbstractPlan, PlanConfig, plan
+from xlvin.randomness import seeded
 from xlvin.training.adam import Adam
 from xlvin.training.evaluation import returns_of
 from xlvin.training.experience import Experience
@@ -120,8 +121,7 @@ def learn(
     """One model per seed, all trained at once, stage after stage."""
     models = []
     for index, seed in enumerate(seeds):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive_seed(seed, "abstract model"))
+        with seeded(derive_seed(seed, "abstract model")):
             model = AbstractModel(shapes.observation[0], shapes.actions, config.latent, config.hidden)
         model.mean, model.scale = units(
             config, shapes, data.pool[index, data.state[index]], data.weight[index]

@@ -93,16 +93,7 @@ def summary(results: Path) -> str:
         + tables.markdown(final),
     ]
     if differences := comparisons(results):
-        shown = [
-            {
-                "game": row["game"],
-                "xlvin-r minus": row["xlvin-r minus"],
-                "difference": f"{row['difference']:+.2f}",
-                tables.interval_title(differences): f"{row['low']:+.2f} to {row['high']:+.2f}",
-                "seeds": row["seeds"],
-            }
-            for row in differences
-        ]
+        shown = tables.signed(differences, "game", "xlvin-r minus", "seeds", digits=2)
         parts.append(f"Paired differences in the first table.\n\n{tables.markdown(shown)}")
     return "\n\n".join(parts)
 

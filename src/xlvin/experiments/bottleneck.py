@@ -9,20 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from xlvin.errors import XLVINError
 from xlvin.executor.artefact import load_executor, load_provenance
 from xlvin.experiments.noisy_inputs import ARMS, Scaling, accuracy, draw_noise
 from xlvin.experiments.workers import Effort
-from xlvin.files import replacing
 from xlvin.mdp.families import sample
 from xlvin.mdp.value_iteration import value_iteration
 from xlvin.report import tables
 from xlvin.report.records import Record, provenance, read_all, write
 from xlvin.report.statistics import mean, summarise
-from xlvin.report.styles import Style
 
 NAME = "bottleneck"
 FAMILY = "random-deterministic"
@@ -113,8 +109,7 @@ def comparisons(results: Path) -> list[tables.Row]:
     for version in SCALINGS:
         for first, second in COMPARED:
             if pair := tables.paired(records[version, first], records[version, second]):
-                points = {key: 100.0 * pair[key] for key in ("difference", "low", "high")}
-                found.append({"version": version, "first": first, "second": second} | pair | points)
+                found.append({"version": version, "first": first, "second": second} | tables.in_points(pair))
     return found
 
 
@@ -140,47 +135,12 @@ def summary(results: Path) -> str:
     return "\n\n".join(parts)
 
 
-# Dashes for the arms that the paper does not have.
-STYLES = {
-    "vi-decoded": Style("VI on scalars read from the noisy embeddings", "#0072B2", "--", "s"),
-    "executor-embeddings": Style("executor on noisy embeddings (paper: green)", "#009E73", "-", "o"),
-    "vi-scalars": Style("VI on noisy scalars (paper: red)", "#D55E00", "-", "o"),
-    "executor-scalars": Style("executor on embeddings of noisy scalars", "#CC79A7", "--", "s"),
-}
-PANELS: dict[Scaling, tuple[str, str]] = {
-    "paper": ("As in the paper: the same noise on all inputs", "standard deviation of the noise"),
-    "fair": ("Noise scaled to the spread of each input", "standard deviation of the noise / spread"),
-}
-
-
 def figure(results: Path, path: Path) -> None:
     """Accuracy against noise, a panel per scaling, with 95 % bands over MDPs."""
-    table, actions = rows(results), _records(results)[0].config["actions"]
-    drawing = Figure(figsize=(9.0, 4.4), layout="constrained")
-    panels = drawing.subplots(1, len(PANELS), sharey=True)
-    for axes, (version, (title, noise)) in zip(panels, PANELS.items(), strict=True):
-        _panel(axes, [row for row in table if row["version"] == version])
-        axes.axhline(100 / actions, color="0.45", linewidth=1, linestyle=":", label="a random action")
-        axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
-        axes.set_xlabel(noise)
-    panels[0].set_ylabel("policy accuracy (%)")
-    handles, labels = panels[0].get_legend_handles_labels()
-    drawing.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
-    with replacing(path) as temporary:
-        drawing.savefig(temporary, format="png", dpi=160)
+    # late: only figures need matplotlib
+    from xlvin.report.bottleneck_figure import save_bottleneck_figure
 
-
-def _panel(axes: Axes, table: list[tables.Row]) -> None:
-    for agent, style in STYLES.items():
-        curve = [row for row in table if row["agent"] == agent]
-        noise = [row["noise"] for row in curve]
-        middle, low, high = ([100 * row[key] for row in curve] for key in ("mean", "low", "high"))
-        axes.fill_between(noise, low, high, color=style.colour, alpha=0.25, linewidth=0)
-        (line,) = axes.plot(noise, middle, style.line, color=style.colour, label=style.label)
-        line.set(marker=style.marker, markersize=4, clip_on=False)
-    axes.set(xlim=(0, max(row["noise"] for row in table)), ylim=(0, 100))
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    save_bottleneck_figure(path, rows(results), _records(results)[0].config["actions"])
 
 
 def _records(results: Path) -> list[Record]:

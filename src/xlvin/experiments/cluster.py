@@ -57,7 +57,7 @@ def run_on_ray(
 def connected(address: str, workers: int | None = None) -> Iterator[Any]:
     """Ray's module while it is connected to `address`; one of our own has `workers` cores, by default all."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a Ray of our own tells nobody
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # as Ray will do by itself, and warns
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's coming default; it warns
     try:
         import ray
         import ray.exceptions

@@ -12,7 +12,7 @@ from xlvin.agents.mazes import Version
 from xlvin.experiments.maze_runs import FOLDER, MazeRun, Outcome, load_outcome, run_config, train
 from xlvin.experiments.workers import Effort, run_jobs
 from xlvin.report import tables
-from xlvin.report.records import Record, merged, provenance, read, read_all, write
+from xlvin.report.records import Record, find, merged, provenance, read_all, write
 from xlvin.report.statistics import summarise
 
 NAME = FOLDER
@@ -106,8 +106,7 @@ def _done(results: Path, job: MazeRun) -> bool:
 def _known(results: Path, job: MazeRun) -> Record | None:
     """The record of a run, if it was made with these settings."""
     size = job.config.size
-    path = results / NAME / job.config.version / f"{size}x{size}" / f"{job.config.agent}.json"
-    record = read(path) if path.exists() else None
+    record = find(results, NAME, job.config.version, f"{size}x{size}", job.config.agent)
     return record if record and job.made(record.config) else None
 
 
@@ -165,7 +164,8 @@ def _passed(levels: int, stopped: bool) -> str:
 
 def figure(results: Path, path: Path) -> None:
     """Held-out success after each level."""
-    from xlvin.report.continual_figure import draw  # a machine that only trains needs no matplotlib
+    # late: only figures need matplotlib
+    from xlvin.report.continual_figure import draw
 
     draw(read_all(results, NAME), path)
 

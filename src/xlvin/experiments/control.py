@@ -14,7 +14,7 @@ import numpy as np
 from xlvin.binning import default_bins
 from xlvin.experiments.workers import run_jobs
 from xlvin.report import tables
-from xlvin.report.records import Record, add, provenance, read
+from xlvin.report.records import Record, add, find, provenance
 from xlvin.training.config import TrainConfig
 from xlvin.training.evaluation import evaluate
 from xlvin.training.run import executor_hash, make_trainer
@@ -142,13 +142,8 @@ def _done(results: Path, experiment: str, cell: Cell) -> bool:
 
 def known(results: Path, experiment: str, cell: Cell) -> Record | None:
     """The cell's record, if it was made with the same settings."""
-    config = cell.config
-    place = config.environment.replace("/", "-")  # as `Record.path` has it
-    path = results / experiment / cell.version / place / f"{config.agent}.json"
-    if not path.exists():
-        return None
-    record = read(path)
-    return record if made(config, record.config) else None
+    record = find(results, experiment, cell.version, cell.config.environment, cell.config.agent)
+    return record if record and made(cell.config, record.config) else None
 
 
 def made(config: TrainConfig, stored: dict[str, Any]) -> bool:

@@ -13,6 +13,7 @@ from torch import nn
 from xlvin.executor.artefact import load_executor
 from xlvin.latent.transition import TransitionModel
 from xlvin.planner.planner import Planner
+from xlvin.randomness import seeded
 
 LATENT, HIDDEN = 50, 64  # as in the paper's control agents
 EXECUTOR = "random-deterministic"
@@ -84,8 +85,7 @@ def time_plans(cell: CostCell) -> list[dict[str, Any]]:
 
 
 def _plan(cell: CostCell, depth: int) -> Callable[[], object]:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded(0):
         prior = None if cell.beam is None else nn.Linear(LATENT, cell.actions)
         planner = Planner(
             load_executor(EXECUTOR).processor,

@@ -21,7 +21,7 @@ from xlvin.experiments.planning_bed import BedConfig
 from xlvin.experiments.workers import Effort, run_jobs
 from xlvin.planner.aligned_beam import SparseAlignedPlanner
 from xlvin.report import tables
-from xlvin.report.records import Record, provenance, read, read_all, write
+from xlvin.report.records import Record, find, provenance, read_all, write
 from xlvin.report.statistics import mean, summarise
 from xlvin.training.presets import preset
 
@@ -151,10 +151,9 @@ def _resolved(cell: Cell) -> dict[str, Any]:
 
 def _done(results: Path, cell: Cell) -> bool:
     """Whether the record is there, made with these settings and, where there are seeds, at least as many."""
-    path = results / NAME / f"{cell.name}.json"
-    if not path.exists():
+    record, wanted = find(results, NAME, *cell.name.split("/")), json.loads(json.dumps(_resolved(cell)))
+    if record is None:
         return False
-    record, wanted = read(path), json.loads(json.dumps(_resolved(cell)))
     return planning_bed.holds(record, wanted) if isinstance(cell, BedCell) else record.config == wanted
 
 
@@ -216,9 +215,8 @@ def comparisons(results: Path) -> list[tables.Row]:
         for name, other in rivals.items():
             theirs = records.get((actions, other, "full"))
             if theirs and (pair := tables.paired(records[actions, depth, agent], theirs)):
-                points = {key: 100.0 * pair[key] for key in ("difference", "low", "high")}
                 who = {"actions": actions, "depth": depth, "width": agent, "minus": name}
-                found.append(who | pair | points)
+                found.append(who | tables.in_points(pair))
     return found
 
 
@@ -237,12 +235,7 @@ def summary(results: Path) -> str:
             f"\n\n{table}"
         )
     if compared := comparisons(results):
-        shown = [
-            {key: row[key] for key in ("actions", "depth", "width", "minus")}
-            | {"points": f"{row['difference']:+.1f}"}
-            | {tables.interval_title(compared): f"{row['low']:+.1f} to {row['high']:+.1f}"}
-            for row in compared
-        ]
+        shown = tables.signed(compared, "actions", "depth", "width", "minus", title="points")
         parts.append(f"Paired differences over seeds.\n\n{tables.markdown(shown)}")
     if played := control_rows(results):
         table = _by_depth(played, "environment", lambda row: f"{row['mean']:.1f} ± {row['std']:.1f}")
@@ -289,7 +282,8 @@ def _grouped(table: Sequence[tables.Row], *names: str) -> dict[tuple[Any, ...], 
 
 def figure(results: Path, path: Path) -> None:
     """Cost against depth, accuracy on the bed, and returns in control where there are records."""
-    from xlvin.report.depth_figure import save_depth_figure  # a machine that only runs needs no matplotlib
+    # late: worker processes import this module and draw nothing
+    from xlvin.report.depth_figure import save_depth_figure
 
     save_depth_figure(path, cost_rows(results), bed_rows(results), control_rows(results), BAR)
 

@@ -30,7 +30,7 @@ from xlvin.experiments.workers import Effort
 from xlvin.mdp.mazes import Mazes, generate
 from xlvin.report import tables
 from xlvin.report.records import Record, provenance, read_all, write
-from xlvin.training.trainer import usable_device
+from xlvin.training.devices import usable_device
 from xlvin.training.transe import train_transe
 
 NAME = "embedding-geometry"
@@ -181,7 +181,8 @@ def summary(results: Path) -> str:
 
 def figure(results: Path, path: Path) -> None:
     """The maze and its embeddings at every stage, as a picture and as a page to turn them on."""
-    from xlvin.report.geometry_figure import draw  # a machine that only trains needs no matplotlib
+    # late: only figures need matplotlib
+    from xlvin.report.geometry_figure import draw
     from xlvin.report.geometry_page import write_page
 
     stages = [(STAGES[record.agent], record.seeds[0]) for record in _records(results)]

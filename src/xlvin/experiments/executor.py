@@ -11,7 +11,6 @@ from statistics import fmean, stdev
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
 
 from xlvin.errors import XLVINError
 from xlvin.executor.artefact import load_executor, load_provenance
@@ -19,13 +18,12 @@ from xlvin.executor.evaluation import SIZES, cells, evaluate_cell, finite, measu
 from xlvin.executor.network import Executor, ExecutorConfig
 from xlvin.executor.pretrain import PretrainConfig, pretrain
 from xlvin.executor.traces import TracedMDPs
-from xlvin.experiments.executor_tables import by_size, means, shown, size
 from xlvin.experiments.workers import Effort, run_jobs
-from xlvin.files import replacing
 from xlvin.mdp.families import FAMILIES, sample
 from xlvin.mdp.tabular import TabularMDP
 from xlvin.mdp.value_iteration import value_iteration
 from xlvin.report import tables
+from xlvin.report.executor_tables import by_size, means, shown, size
 from xlvin.report.records import Record, provenance, read_all, write
 
 NAME = "executor"
@@ -201,41 +199,14 @@ def _over_seeds(record: Record, cell: int, measured: str) -> str:
     return shown(measured, fmean(values)) + spread
 
 
-LINES = {
-    "random-deterministic": ("executor pretrained on random-deterministic", "#0072B2", "-"),
-    "cartpole-tree": ("executor pretrained on cartpole-tree", "#009E73", "-"),
-    "reward_": ("reward only", "#E69F00", "--"),
-    "copy_": ("copy V", "#D55E00", "--"),
-}
-
-
 def figure(results: Path, path: Path) -> None:
     """Policy accuracy by size, averaged over deterministic and over stochastic families."""
+    # late: worker processes import this module and draw nothing
+    from xlvin.report.executor_figure import save_executor_figure
+
     records = _records(results)
-    drawing = Figure(figsize=(9.0, 4.2), layout="constrained")
-    panels = drawing.subplots(1, 2, sharey=True)
-    labels = [f"{states}x{actions}" for states, actions in sorted(SIZES)]
-    for axes, deterministic in zip(panels, (True, False), strict=True):
-        for line, (label, colour, dash) in LINES.items():
-            measured = line if line.endswith("_") else ""
-            found = _shipped_cells(records, EXECUTORS[0] if measured else line)
-            chosen = [cell for cell in found if cell["deterministic"] == deterministic]
-            curve = [
-                100 * fmean(cell[f"{measured}policy_accuracy"] for cell in chosen if size(cell) == label_)
-                for label_ in labels
-            ]
-            axes.plot(labels, curve, dash, color=colour, label=label, marker="o", markersize=4)
-        title = f"{'Deterministic' if deterministic else 'Stochastic'} families"
-        axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
-        axes.set(ylim=(0, 103), xlabel="states x actions")
-        axes.tick_params(axis="x", rotation=45)
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("policy accuracy (%)")
-    handles, names = panels[0].get_legend_handles_labels()
-    drawing.legend(handles, names, loc="outside lower center", ncols=2, frameon=False)
-    with replacing(path) as temporary:
-        drawing.savefig(temporary, format="png", dpi=160)
+    cells = {executor: _shipped_cells(records, executor) for executor in EXECUTORS}
+    save_executor_figure(path, cells, [f"{states}x{actions}" for states, actions in sorted(SIZES)])
 
 
 def _shipped_cells(records: Sequence[Record], executor: str) -> list[tables.Row]:

@@ -9,21 +9,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from xlvin.agents.mazes import LEARNED, make_maze_agent
 from xlvin.experiments.workers import Effort, run_jobs
 from xlvin.mdp.mazes import generate
 from xlvin.planner.grid.base import GridPlanner
 from xlvin.planner.grid.registry import iterations_for, make_planner
 from xlvin.planner.grid.vin import VIN
+from xlvin.randomness import seeded
 from xlvin.report import tables
-from xlvin.report.imitation_figure import draw
-from xlvin.report.records import Record, add, provenance, read, read_all
+from xlvin.report.records import Record, add, find, provenance, read_all
 from xlvin.report.statistics import summarise
+from xlvin.training.devices import fast_device, usable_device
 from xlvin.training.imitating_agent import ImitatingAgent
 from xlvin.training.imitation import ImitationConfig, imitate, score
-from xlvin.training.trainer import usable_device
 
 NAME = "imitation"
 SEEDS = 3
@@ -105,8 +103,7 @@ class Cell:
         if self.agent in LEARNED:
             return ImitatingAgent(make_maze_agent(self.agent, size, self.seed))
         if self.agent == "vin-torch":
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(self.seed)
+            with seeded(self.seed):
                 return VIN(self.iterations(), initialisation="torch")
         return make_planner(self.agent, size, self.iterations(), self.seed)
 
@@ -152,10 +149,7 @@ def train(cell: Cell) -> dict[str, Any]:
 
     The score is the success in plain mazes.
     """
-    device = usable_device(cell.device)
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")
-        torch.backends.cudnn.allow_tf32 = True
+    device = fast_device(cell.device)
     mazes = generate(MAZES[cell.size], cell.size, 1_000 + cell.seed, "train", WINDING).to(device)
     started, worked = time.perf_counter(), time.process_time()
     planner = imitate(cell.planner(), mazes, replace(TRAINING[cell.agent], seed=cell.seed))
@@ -176,11 +170,12 @@ def train(cell: Cell) -> dict[str, Any]:
 
 def _done(results: Path, cell: Cell) -> bool:
     """Whether the record holds this seed, trained with these settings."""
-    path = results / NAME / VERSION / cell.environment / f"{cell.agent}.json"
-    if not path.exists():
-        return False
-    record = read(path)
-    return record.config == cell.config() and cell.seed in {entry["seed"] for entry in record.seeds}
+    record = find(results, NAME, VERSION, cell.environment, cell.agent)
+    return (
+        record is not None
+        and record.config == cell.config()
+        and cell.seed in {entry["seed"] for entry in record.seeds}
+    )
 
 
 def rows(results: Path) -> list[tables.Row]:
@@ -223,6 +218,9 @@ def summary(results: Path) -> str:
 
 def figure(results: Path, path: Path) -> None:
     """Held-out success by size of maze, a panel per kind of maze."""
+    # late: worker processes import this module and draw nothing
+    from xlvin.report.imitation_figure import draw
+
     draw(_records(results), list(TESTS), path)
 
 

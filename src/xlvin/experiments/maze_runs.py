@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from xlvin.agents.mazes import LEARNED, Version, make_maze_agent
@@ -22,8 +21,8 @@ from xlvin.mdp.mazes import generate
 from xlvin.storage import check_tensors, load_tensors, save_tensors
 from xlvin.training.config import PPOConfig
 from xlvin.training.continual import ContinualConfig, ContinualTrainer, LevelResult
+from xlvin.training.devices import fast_device
 from xlvin.training.maze_evaluation import arrivals, held_out
-from xlvin.training.trainer import usable_device
 
 FOLDER = "continual-maze"
 # Levels to pass by size; the paper has ten at 8 x 8 and twenty at 16 x 16.
@@ -169,9 +168,7 @@ def load_outcome(run: MazeRun) -> Outcome | None:
 
 def train(run: MazeRun) -> Outcome:
     """Train until all levels are passed or one is failed; continues what was begun."""
-    device = usable_device(run.device)
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")
+    device = fast_device(run.device)
     known = load_outcome(run)
     if known and known.finished:
         return known

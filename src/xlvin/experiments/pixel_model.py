@@ -22,7 +22,7 @@ from xlvin.experiments.workers import Effort
 from xlvin.files import replacing
 from xlvin.latent.pixel_model import newest_frame
 from xlvin.report import tables
-from xlvin.report.records import Record, read, read_all
+from xlvin.report.records import Record, find, place, read, read_all
 from xlvin.report.statistics import mean, summarise
 from xlvin.training.config import TrainConfig
 from xlvin.training.presets import preset
@@ -175,17 +175,17 @@ def figure(results: Path, path: Path) -> None:
 
 def _record(results: Path) -> Record:
     read_all(results, NAME)  # says what to do if there is none
-    return read(results / NAME / VERSION / ENVIRONMENT / f"{AGENT}.json")
+    return read(place(results, NAME, VERSION, ENVIRONMENT, AGENT))
 
 
 def _compared(results: Path) -> dict[str, Record]:
     """This record first, then those of the same game with other agents, if any."""
-    folder = results / atari.NAME / atari.VERSION / ENVIRONMENT
-    others = {agent: folder / f"{agent}.json" for agent in ("xlvin-r", "ppo")}
-    known = {agent: read(path) for agent, path in others.items() if path.exists()}
-    total = _record(results).config["budget"]["total"]
-    return {AGENT: _record(results)} | {
-        a: r for a, r in known.items() if r.config["budget"]["total"] == total
+    own = _record(results)
+    others = (find(results, atari.NAME, atari.VERSION, ENVIRONMENT, agent) for agent in ("xlvin-r", "ppo"))
+    return {AGENT: own} | {
+        other.agent: other
+        for other in others
+        if other and other.config["budget"]["total"] == own.config["budget"]["total"]
     }
 
 

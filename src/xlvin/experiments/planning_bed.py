@@ -27,9 +27,9 @@ from xlvin.latent.losses import transe_loss
 from xlvin.mdp.families import sample
 from xlvin.mdp.tabular import TabularMDP
 from xlvin.mdp.value_iteration import optimal_actions, value_iteration
+from xlvin.randomness import seeded
 from xlvin.report import tables
-from xlvin.report.bed_figure import save_bed_figure
-from xlvin.report.records import Record, provenance, read, read_all, write
+from xlvin.report.records import Record, find, provenance, read_all, write
 from xlvin.report.statistics import mean, summarise
 from xlvin.training.adam import Adam
 from xlvin.training.seeding import derive_seed
@@ -217,8 +217,7 @@ def shared_sizes(config: BedConfig, depth: int) -> tuple[int, int, float, int, i
 
 def fresh(build: Callable[[], Learner], seed: int) -> Learner:
     """A learner whose weights depend on the seed alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, "weights"))
+    with seeded(derive_seed(seed, "weights")):
         return build()
 
 
@@ -281,8 +280,8 @@ def _resolved(cell: Cell) -> dict[str, Any]:
 
 def _done(results: Path, cell: Cell) -> bool:
     """Whether the record is there, made with these settings and at least as many seeds."""
-    path = results.joinpath(NAME, *cell.name.split("/")[:2], f"{cell.arm}.json")
-    return path.exists() and holds(read(path), _resolved(cell))
+    record = find(results, NAME, *cell.name.split("/"))
+    return record is not None and holds(record, _resolved(cell))
 
 
 def holds(record: Record, wanted: dict[str, Any]) -> bool:
@@ -312,9 +311,8 @@ def comparisons(results: Path) -> list[tables.Row]:
     for labels, depth, *pair in dict.fromkeys(wanted):
         first, second = (records[_depth(arm, depth), labels, arm] for arm in pair)
         if (told := tables.paired(first, second)) is not None:
-            points = {key: 100.0 * told[key] for key in ("difference", "low", "high")}
             who = {"labels": labels, "depth": depth, "first": pair[0], "second": pair[1]}
-            found.append(who | told | points)
+            found.append(who | tables.in_points(told))
     return found
 
 
@@ -326,16 +324,8 @@ def summary(results: Path) -> str:
     ablated = [row for row in table if row["agent"] in (BEST, *ABLATIONS)]
     ablated = [row for row in ablated if (row["depth"], row["labels"]) == (DEPTH, FEW)]
     by_ablation = [{"aligned executor": row["agent"], "accuracy": _cell(row)} for row in ablated]
-    differences = [
-        {
-            "labels": row["labels"],
-            "depth": row["depth"],
-            "difference": f"{row['first']} - {row['second']}",
-            "points": f"{row['difference']:+.1f}",
-            tables.interval_title(compared): f"{row['low']:+.1f} to {row['high']:+.1f}",
-        }
-        for row in compared
-    ]
+    named = [row | {"compared": f"{row['first']} - {row['second']}"} for row in compared]
+    differences = tables.signed(named, "labels", "depth", "compared", title="points")
     parts = [
         f"Accuracy (%) by number of labels, depth {DEPTH}; mean ± standard deviation over "
         f"{tables.counted(table)} seeds.\n\n{_pivoted(base, 'labels')}",
@@ -349,6 +339,9 @@ def summary(results: Path) -> str:
 
 def figure(results: Path, path: Path) -> None:
     """Accuracy by labels, by depth, and without each part."""
+    # late: worker processes import this module and draw nothing
+    from xlvin.report.bed_figure import save_bed_figure
+
     save_bed_figure(path, rows(results), DEPTH, FEW, BEST, tuple(ABLATIONS))
 
 

@@ -12,7 +12,7 @@ from xlvin.experiments.control import Cell, run_cells, split
 from xlvin.experiments.planning_bed import holds
 from xlvin.experiments.workers import Effort, run_jobs
 from xlvin.report import tables
-from xlvin.report.records import read, read_all, write
+from xlvin.report.records import find, read_all, write
 from xlvin.training.config import Budget
 from xlvin.training.presets import preset
 
@@ -67,8 +67,8 @@ def run(results: Path, effort: Effort | None = None) -> None:
 
 def _done(results: Path, cell: bed.BedCell) -> bool:
     """Whether the record of a bed's cell is there, made with these settings and at least as many seeds."""
-    path = results.joinpath(NAME, *cell.name.split("/")[:2], f"{cell.arm}.json")
-    return path.exists() and holds(read(path), bed.resolved(cell))
+    record = find(results, NAME, *cell.name.split("/"))
+    return record is not None and holds(record, bed.resolved(cell))
 
 
 def rows(results: Path) -> list[tables.Row]:
@@ -125,17 +125,7 @@ def summary(results: Path) -> str:
             f"### Gambles\n\nOptimal decisions (%), mean ± standard deviation over seeds.\n\n{table}"
         )
     if differences := comparisons(results):
-        shown = [
-            {
-                "world": row["world"],
-                "data": row["data"],
-                "difference": row["compared"],
-                "mean": f"{row['difference']:+.3f}",
-                tables.interval_title(differences): f"{row['low']:+.3f} to {row['high']:+.3f}",
-                "seeds": row["seeds"],
-            }
-            for row in differences
-        ]
+        shown = tables.signed(differences, "world", "data", "compared", "seeds", digits=3)
         parts.append(f"### Several outcomes minus their mean\n\n{tables.markdown(shown)}")
     return "\n\n".join(parts)
 

@@ -27,9 +27,9 @@ from xlvin.report.records import provenance
 from xlvin.report.statistics import summarise
 from xlvin.report.tables import Row, number
 from xlvin.training.config import TrainConfig
+from xlvin.training.devices import usable_device
 from xlvin.training.lock import alone_in
 from xlvin.training.run import CHECKPOINT_EVERY, CONFIG, differences, known_returns, make_trainer, run
-from xlvin.training.trainer import usable_device
 
 TABLE = "sweep.json"
 

@@ -108,10 +108,14 @@ def summary(results: Path) -> str:
         chosen = [row for row in table if row["version"] == version]
         if chosen:
             many, bounds = tables.counted(chosen), tables.interval_title(chosen)
-            shown = tables.pivot(chosen, "agent", "environment", _cell)
+            shown = tables.pivot(chosen, "agent", "environment", tables.full)
             legend = f"Mean ± standard deviation over {many} seeds (interquartile mean; its {bounds})."
             parts.append(f"### This library, {version} version\n\n{legend}\n\n{tables.markdown(shown)}")
-    differences = [tables.markdown(shown) for agent in COMPARED if (shown := _differences(results, agent))]
+    differences = [
+        tables.markdown(tables.signed(found, "version", "environment", f"{agent} minus"))
+        for agent in COMPARED
+        if (found := comparisons(results, agent))
+    ]
     if differences:
         parts += ["### Paired differences over seeds", *differences]
     return "\n\n".join(parts)
@@ -132,24 +136,6 @@ def headline(results: Path) -> str:
     ]
     columns = ["agent", *(f"{name}, {side}" for name in environments for side in ("printed", "here"))]
     return tables.markdown(lines, columns)
-
-
-def _differences(results: Path, agent: str) -> list[tables.Row]:
-    found = comparisons(results, agent)
-    return [
-        {
-            "version": row["version"],
-            "environment": row["environment"],
-            f"{agent} minus": row[f"{agent} minus"],
-            "difference": f"{row['difference']:+.1f}",
-            tables.interval_title(found): f"{row['low']:+.1f} to {row['high']:+.1f}",
-        }
-        for row in found
-    ]
-
-
-def _cell(row: tables.Row) -> str:
-    return f"{row['mean']:.1f} ± {row['std']:.1f} ({row['iqm']:.1f}; {row['low']:.1f} to {row['high']:.1f})"
 
 
 def _printed() -> list[tables.Row]:

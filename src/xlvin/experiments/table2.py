@@ -16,7 +16,7 @@ from xlvin.experiments.workers import Effort, run_jobs
 from xlvin.latent.abstraction import SYSTEMS
 from xlvin.planner.abstract import PlanConfig
 from xlvin.report import tables
-from xlvin.report.records import Record, add, provenance, read, read_all
+from xlvin.report.records import Record, add, find, provenance, read_all
 from xlvin.training.config import Budget, PPOConfig, TrainConfig
 from xlvin.training.presets import preset
 
@@ -144,8 +144,7 @@ def _done(results: Path, job: Job) -> bool:
 
 def _known(results: Path, job: Job) -> Record | None:
     """The job's record, if it was made with these settings."""
-    path = results / NAME / job.version / ENVIRONMENT / f"{job.agent}.json"
-    record = read(path) if path.exists() else None
+    record = find(results, NAME, job.version, ENVIRONMENT, job.agent)
     return record if record and job.made(record.config) else None
 
 
@@ -169,9 +168,8 @@ def _records(results: Path) -> dict[tuple[int, str], Record]:
     }
     for experiment, version, agents in BESIDE:
         for agent in agents:
-            path = results / experiment / version / ENVIRONMENT / f"{agent}.json"
-            if path.exists():
-                found[10, agent] = read(path)
+            if record := find(results, experiment, version, ENVIRONMENT, agent):
+                found[10, agent] = record
     return found
 
 
@@ -205,23 +203,13 @@ def summary(results: Path) -> str:
     )
     parts = [f"{legend}\n\n{tables.markdown(lines)}"]
     if differences := comparisons(results):
-        shown = [
-            {
-                "trajectories": row["trajectories"],
-                f"{BEST} minus": row[f"{BEST} minus"],
-                "difference": f"{row['difference']:+.1f}",
-                tables.interval_title(differences): f"{row['low']:+.1f} to {row['high']:+.1f}",
-            }
-            for row in differences
-        ]
+        shown = tables.signed(differences, "trajectories", f"{BEST} minus")
         parts.append(f"### Paired differences over seeds\n\n{tables.markdown(shown)}")
     return "\n\n".join(parts)
 
 
 def _cell(row: tables.Row | None) -> str:
-    if row is None:
-        return ""
-    return f"{row['mean']:.1f} ± {row['std']:.1f} ({row['iqm']:.1f}; {row['low']:.1f} to {row['high']:.1f})"
+    return tables.full(row) if row else ""
 
 
 def _printed(budget: int, agent: str) -> str:

@@ -25,13 +25,11 @@ from xlvin.experiments.maze_runs import (
     train,
 )
 from xlvin.experiments.workers import Effort
-from xlvin.files import replacing
 from xlvin.mdp.mazes import Mazes, generate, optimal_values
 from xlvin.report import tables
-from xlvin.report.records import Record, add, provenance, read_all
-from xlvin.report.records import read as read_record
+from xlvin.report.records import Record, add, find, provenance, read_all
 from xlvin.report.statistics import mean, summarise
-from xlvin.training.trainer import usable_device
+from xlvin.training.devices import fast_device, usable_device
 
 NAME = "value-predictability"
 SIZE = 8
@@ -132,10 +130,9 @@ def _done(results: Path, one: MazeRun, settings: dict[str, Any]) -> bool:
 
 def _known(results: Path, latent: str, one: MazeRun, settings: dict[str, Any]) -> Record | None:
     """A latent's record, if it was made with these settings; fields that it lacks have their defaults."""
-    path = results / NAME / settings["version"] / f"{SIZE}x{SIZE}" / f"{latent}.json"
-    if not path.exists():
+    record = find(results, NAME, settings["version"], f"{SIZE}x{SIZE}", latent)
+    if record is None:
         return None
-    record = read_record(path)
     run = {name: value for name, value in record.config.items() if name not in settings}
     same = one.made(run | {"version": one.config.version}) and record.config | settings == record.config
     return record if same else None
@@ -170,9 +167,7 @@ def read_out(agent: XLVINAgent, mazes: Mazes, nearest: int, device: str) -> Leve
 
 def teach(told: Told) -> XLVINAgent:
     """Train the network's value, executor frozen as ever, on V* of all cells of training mazes."""
-    config, teaching, device = told.run.config, told.teaching, usable_device(told.run.device)
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")
+    config, teaching, device = told.run.config, told.teaching, fast_device(told.run.device)
     agent = cast(XLVINAgent, fresh_agent(told.run)).to(device)
     mazes = generate(config.mazes, SIZE, TRAINING_MAZES, "train").to(device)
     value, empty = optimal_values(mazes, agent.config.discount).flatten(), scenes(mazes)
@@ -284,35 +279,10 @@ def _cell(row: tables.Row) -> str:
 
 def figure(results: Path, path: Path) -> None:
     """R^2 against the level, a panel per version; what the network reaches that was told V* as a line."""
-    from matplotlib.figure import Figure  # a machine that only trains needs no matplotlib
+    # late: only figures need matplotlib
+    from xlvin.report.value_predictability_figure import save_predictability_figure
 
-    table = rows(results)
-    told = {row["agent"]: row["mean"] for row in table if row["version"] == TOLD and row["level"]}
-    versions = [version for version in dict.fromkeys(row["version"] for row in table) if version != TOLD]
-    picture = Figure(figsize=(4.8 * len(versions), 4.0), layout="constrained")
-    panels = picture.subplots(1, len(versions), sharey=True, squeeze=False)[0]
-    for axes, version in zip(panels, versions, strict=True):
-        for latent, colour in (("embedding", "#009E73"), ("executed", "#D55E00")):
-            curve = [row for row in table if row["version"] == version and row["agent"] == latent]
-            levels = [row["level"] for row in curve]
-            axes.plot(levels, [row["mean"] for row in curve], "o-", color=colour, label=LATENTS[latent])
-            axes.plot(levels, [row["same_mazes"] for row in curve], ":", color=colour, linewidth=1)
-            axes.plot(levels, [row["maze_by_maze"] for row in curve], "--", color=colour, linewidth=1)
-            if latent in told:
-                axes.axhline(told[latent], color=colour, linestyle="-.", linewidth=0.8)
-        axes.set_title(f"{version} version", loc="left", fontsize=11, fontweight="bold")
-        axes.set(
-            xlabel="after level (0: before training)", ylim=(min(0.0, *(r["mean"] for r in table)), 1.02)
-        )
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("R² of a linear read-out of V*")
-    panels[0].legend(
-        frameon=False,
-        title="dotted: on the mazes of the fit\ndashed: a fit for each maze\ndash-dotted: told V*",
-    )
-    with replacing(path) as temporary:
-        picture.savefig(temporary, format="png", dpi=160)
+    save_predictability_figure(path, rows(results), LATENTS, TOLD)
 
 
 def _records(results: Path) -> list[Record]:

@@ -13,7 +13,7 @@ JUMP = 10.0
 
 
 class Members(nn.Module):
-    """A linear layer for each of E members: [E, ..., inputs] -> [E, ..., outputs]."""
+    """A linear layer for each of E members: [E, N, inputs] -> [E, N, outputs]."""
 
     def __init__(self, members: int, inputs: int, outputs: int) -> None:
         super().__init__()

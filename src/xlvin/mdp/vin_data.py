@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.io
@@ -29,10 +29,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from xlvin.errors import XLVINError
-from xlvin.mdp.mazes import MOVES, Mazes
+from xlvin.mdp.mazes import MOVES, Mazes, Part
 
 Array = NDArray[Any]
-Part = Literal["train", "test"]
 # Steps that decide between readings; all are checked in the end.
 PROBED = 2_000
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from xlvin.files import replacing
-from xlvin.report.styles import Style
+from xlvin.report.styles import Style, bare, save
 from xlvin.report.tables import Row
 
 # Dashes where no executor was pretrained.
@@ -42,8 +41,7 @@ def save_bed_figure(
     right.set_xlabel(f"accuracy (%), depth {depth}, {labels} labels")
     handles, names = left.get_legend_handles_labels()
     drawing.legend(handles, names, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    with replacing(path) as temporary:
-        drawing.savefig(temporary, format="png", dpi=160)
+    save(drawing, path)
 
 
 def _curves(axes: Axes, table: Sequence[Row], across: str) -> None:
@@ -58,8 +56,7 @@ def _curves(axes: Axes, table: Sequence[Row], across: str) -> None:
         line.set(marker=style.marker, markersize=4, clip_on=False)
     axes.set_xticks(sorted({row[across] for row in table}))
     axes.set_ylim(0, 100)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    bare(axes)
 
 
 def _bars(axes: Axes, table: Sequence[Row], best: str) -> None:
@@ -74,5 +71,4 @@ def _bars(axes: Axes, table: Sequence[Row], best: str) -> None:
     names = ["complete" if row["agent"] == best else row["agent"].replace("-", " ") for row in table]
     axes.set_yticks(places, names)
     axes.set_xlim(0, 100)
-    axes.grid(axis="x", alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    bare(axes, "x")

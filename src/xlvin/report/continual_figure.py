@@ -10,24 +10,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from xlvin.errors import XLVINError
-from xlvin.files import replacing
 from xlvin.report.records import Record
-from xlvin.report.styles import Style
+from xlvin.report.styles import CNN, ENCODER, GPPN, GVIN, VIN, XLVIN, Style, bare, save
 
 STYLES = {
-    ("tuned", "xlvin"): Style("XLVIN", "#D55E00"),
-    ("paper", "xlvin"): Style("XLVIN, the paper's network", "#D55E00", ":"),
-    ("discounted", "xlvin"): Style("XLVIN, γ = 0.9", "#D55E00", "--"),
-    ("valued", "xlvin"): Style("XLVIN, γ = 0.9, value loss × 60", "#D55E00", "-."),
+    ("tuned", "xlvin"): Style("XLVIN", XLVIN),
+    ("paper", "xlvin"): Style("XLVIN, the paper's network", XLVIN, ":"),
+    ("discounted", "xlvin"): Style("XLVIN, γ = 0.9", XLVIN, "--"),
+    ("valued", "xlvin"): Style("XLVIN, γ = 0.9, value loss × 60", XLVIN, "-."),
     ("tuned", "xlvin-sparse"): Style("XLVIN, sparse tree", "#CC79A7", "--"),
     ("tuned", "xlvin-untrained"): Style("XLVIN, executor never trained", "#CC79A7", ":"),
-    ("tuned", "ppo"): Style("its encoder without a planner", "#E69F00", "--"),
-    ("valued", "ppo"): Style("its encoder, γ = 0.9, value loss × 60", "#E69F00", "-."),
-    ("tuned", "vin"): Style("VIN", "#0072B2"),
-    ("valued", "vin"): Style("VIN, γ = 0.9, value loss × 60", "#0072B2", "-."),
-    ("tuned", "gvin"): Style("GVIN", "#56B4E9"),
-    ("tuned", "gppn"): Style("GPPN", "#009E73"),
-    ("tuned", "cnn"): Style("CNN", "#7F7F7F"),
+    ("tuned", "ppo"): Style("its encoder without a planner", ENCODER, "--"),
+    ("valued", "ppo"): Style("its encoder, γ = 0.9, value loss × 60", ENCODER, "-."),
+    ("tuned", "vin"): Style("VIN", VIN),
+    ("valued", "vin"): Style("VIN, γ = 0.9, value loss × 60", VIN, "-."),
+    ("tuned", "gvin"): Style("GVIN", GVIN),
+    ("tuned", "gppn"): Style("GPPN", GPPN),
+    ("tuned", "cnn"): Style("CNN", CNN),
 }
 
 
@@ -47,15 +46,13 @@ def draw(records: Sequence[Record], path: Path) -> None:
         axes.set_title(f"{size.replace('x', ' × ')} mazes", loc="left", fontsize=11, fontweight="bold")
         axes.set(xlabel="after passing level", ylim=(0, 102))
         axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
+        bare(axes)
     panels[0].set_ylabel("success on held-out mazes (%)")
     handles = {line.get_label(): line for axes in panels for line in axes.get_legend_handles_labels()[0]}
     picture.legend(
         handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False, fontsize=9
     )
-    with replacing(path) as temporary:
-        picture.savefig(temporary, format="png", dpi=160)
+    save(picture, path)
 
 
 def _curve(axes: Axes, record: Record, style: Style) -> None:

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from xlvin.files import replacing
 from xlvin.report.statistics import FEWEST
+from xlvin.report.styles import bare, save
 
 Array = NDArray[np.float64]
 # Okabe and Ito; an agent has the same colour in every figure.
@@ -57,8 +57,7 @@ def save_curves(path: Path, panels: Sequence[Panel], ylabel: str) -> None:
     picture.legend(
         handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), frameon=False
     )
-    with replacing(path) as temporary:
-        picture.savefig(temporary, format="png", dpi=150)
+    save(picture, path, dpi=150)
 
 
 def draw_panel(axes: Axes, panel: Panel) -> None:
@@ -76,5 +75,4 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
     axes.set_title(f"{panel.title} ({many} seed{'s' if counts[-1] > 1 else ''})", loc="left", fontsize=10)
     axes.set_xlabel("million transitions")
     axes.set_xlim(0, panel.transitions / 1e6)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    bare(axes)

@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from xlvin.files import replacing
+from xlvin.report.styles import bare, save
 from xlvin.report.tables import Row
 
 # Okabe and Ito's colours, by width and by number of actions.
@@ -30,8 +30,7 @@ def save_depth_figure(
         _bed(axes.pop(0), bed)
     for environment in environments:
         _control(axes.pop(0), [row for row in control if row["environment"] == environment])
-    with replacing(path) as temporary:
-        drawing.savefig(temporary, format="png", dpi=150)
+    save(drawing, path, dpi=150)
 
 
 def _cost(axes: Axes, table: Sequence[Row], bar: float) -> None:
@@ -92,5 +91,4 @@ def _frame(axes: Axes, title: str, what: str) -> None:
     axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
     axes.set(xlabel="K, depth of the tree", ylabel=what)
     axes.set_xticks(range(1, 11))
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    bare(axes)

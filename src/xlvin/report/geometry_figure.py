@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-untyped]
 
-from xlvin.files import replacing
+from xlvin.report.styles import save
 
 # A title, and what `xlvin.experiments.embedding_geometry.picture` gives.
 Stage = tuple[str, dict[str, Any]]
@@ -45,8 +45,7 @@ def draw(stages: Sequence[Stage], path: Path) -> None:
         )
         axes.set_title(title, fontsize=11, fontweight="bold")
         axes.set(xticklabels=[], yticklabels=[], zticklabels=[])
-    with replacing(path) as temporary:
-        picture.savefig(temporary, format="png", dpi=150)
+    save(picture, path, dpi=150)
 
 
 def _draw_maze(axes: Axes, shown: dict[str, Any]) -> None:

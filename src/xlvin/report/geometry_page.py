@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from xlvin.files import replacing
 from xlvin.report.geometry_figure import Stage, colours
-
-# The page; its one word DATA stands for the stages.
-PAGE = Path(__file__).with_name("geometry.html")
+from xlvin.report.html import POLICY, asset, script_json
 
 
 def write_page(stages: Sequence[Stage], path: Path) -> None:
-    """Write the page with all stages in it."""
+    """Write the page with all stages in it; its words POLICY and DATA stand for what is filled in."""
     data = [{"title": title, **shown, "colours": colours(shown["distance"])} for title, shown in stages]
-    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    page = asset("geometry.html").replace("POLICY", POLICY, 1).replace("DATA", script_json(data), 1)
     with replacing(path) as temporary:
-        page = PAGE.read_text(encoding="utf-8").replace("DATA", text, 1)
-        temporary.write_text(page, encoding="utf-8")
+        temporary.write_text(page + "\n", encoding="utf-8")

@@ -17,11 +17,14 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 
 def data_block(data: Any) -> str:
     """JSON for scripts to find in the element #data."""
+    return f'<script type="application/json" id="data">{script_json(data)}</script>'
+
+
+def script_json(data: Any) -> str:
+    """JSON that can stand in a script element, as data or as an expression."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     # "<" cannot end the element early when it is written as an escape; to JSON both are the same.
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace(
-        "<", "\\u003c"
-    )
-    return f'<script type="application/json" id="data">{text}</script>'
+    return text.replace("<", "\\u003c")
 
 
 def write_page(path: Path | str, title: str, body: str, style: str = "", script: str = "") -> None:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from xlvin.files import replacing
 from xlvin.report.records import Record
+from xlvin.report.styles import CNN, ENCODER, GPPN, GVIN, VIN, XLVIN, Style, bare, save
 
-# Label and colour (Okabe and Ito) of every planner, in the order of the bars.
+# In the order of the bars.
 STYLES = {
-    "vin": ("VIN", "#0072B2"),
-    "vin-torch": ("VIN from random weights", "#56B4E9"),
-    "gvin": ("GVIN", "#F0E442"),
-    "gppn": ("GPPN", "#009E73"),
-    "xlvin": ("XLVIN", "#D55E00"),
-    "ppo": ("its encoder without a planner", "#E69F00"),
-    "cnn": ("CNN", "#7F7F7F"),
+    "vin": Style("VIN", VIN),
+    "vin-torch": Style("VIN from random weights", VIN, hatch="///"),
+    "gvin": Style("GVIN", GVIN),
+    "gppn": Style("GPPN", GPPN),
+    "xlvin": Style("XLVIN", XLVIN),
+    "ppo": Style("its encoder without a planner", ENCODER),
+    "cnn": Style("CNN", CNN),
 }
 
 
@@ -33,12 +34,14 @@ def draw(records: Sequence[Record], tests: Sequence[str], path: Path) -> None:
         axes.set_title(f"{test} mazes", loc="left", fontsize=11, fontweight="bold")
     panels[0].set_ylabel("success on held-out mazes (%)")
     present = {record.agent for record in records}
-    shown = [
-        Patch(color=colour, label=label) for agent, (label, colour) in STYLES.items() if agent in present
-    ]
+    shown = [Patch(label=style.label, **_fill(style)) for agent, style in STYLES.items() if agent in present]
     picture.legend(handles=shown, loc="outside lower center", ncols=4, frameon=False)
-    with replacing(path) as temporary:
-        picture.savefig(temporary, format="png", dpi=160)
+    save(picture, path)
+
+
+def _fill(style: Style) -> dict[str, Any]:
+    """Of a bar and of its patch in the legend; hatches are white."""
+    return {"facecolor": style.colour, "edgecolor": "white", "hatch": style.hatch, "linewidth": 0}
 
 
 def _panel(axes: Axes, records: Sequence[Record], key: str) -> None:
@@ -50,10 +53,9 @@ def _panel(axes: Axes, records: Sequence[Record], key: str) -> None:
         number = agents.index(record.agent)
         place = sizes.index(record.environment) + width * (number - (len(agents) - 1) / 2)
         scores = [entry[key] for entry in record.seeds]
-        axes.bar(place, sum(scores) / len(scores), 0.9 * width, color=STYLES[record.agent][1])
+        axes.bar(place, sum(scores) / len(scores), 0.9 * width, **_fill(STYLES[record.agent]))
         axes.scatter([place] * len(scores), scores, s=8, color="black", zorder=3)
     axes.set_xlim(-0.5, len(sizes) - 0.5)
     axes.set_xticks(range(len(sizes)), [size.replace("x", " × ") for size in sizes])
     axes.set_ylim(0, 102)
-    axes.grid(axis="y", alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    bare(axes, "y")

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from xlvin.files import replacing
 from xlvin.report.curves import Panel, draw_panel
+from xlvin.report.styles import save
 
 
 def save_pixel_figure(path: Path, frames: NDArray[np.uint8], panel: Panel) -> None:
@@ -28,5 +28,4 @@ def save_pixel_figure(path: Path, frames: NDArray[np.uint8], panel: Panel) -> No
     draw_panel(axes, panel)
     axes.set_ylabel("clipped reward of a game")
     axes.legend(frameon=False)
-    with replacing(path) as temporary:
-        picture.savefig(temporary, format="png", dpi=140)
+    save(picture, path, dpi=140)

@@ -21,8 +21,8 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Curve
 
 from xlvin.errors import XLVINError
-from xlvin.files import replacing
 from xlvin.report.plan_layout import Array, Node, Plan, arrange
+from xlvin.report.styles import save
 
 MOST_LEAVES = 36  # as many as one page can tell apart
 COLOURS = colormaps["viridis"]  # perceptually uniform, and safe for colour-blind readers
@@ -77,9 +77,7 @@ def plan_figure(
 
 def save_plan_figure(path: Path | str, plan: Plan, dpi: int = 120, **options: Any) -> None:
     """Draw a plan into a PNG file; options as for `plan_figure`."""
-    figure = plan_figure(plan, **options)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=dpi)
+    save(plan_figure(plan, **options), path, dpi)
 
 
 class Page:

@@ -68,7 +68,7 @@ class Node:
 
 
 def arrange(plan: Plan, most_leaves: int) -> list[Node]:
-    """The nodes to draw, the root first, each behind its parent.
+    """The nodes to draw, the root first, each after its parent.
 
     If the last level has more than `most_leaves` nodes, every node keeps only its most probable children, as
     many as make it fit (one at the least).

@@ -76,9 +76,14 @@ class Record:
         return [float(entry["score"]) for entry in self.seeds]
 
     def path(self, results: Path) -> Path:
-        """Where the record lies below `results`; a slash within a name becomes a dash."""
-        parts = (self.experiment, self.version, self.environment, f"{self.agent}.json")
-        return results.joinpath(*(part.replace("/", "-") for part in parts))
+        """Where the record lies below `results`."""
+        return place(results, self.experiment, self.version, self.environment, self.agent)
+
+
+def place(results: Path, experiment: str, version: str, environment: str, agent: str) -> Path:
+    """Where the record of these names lies below `results`; a slash within a name becomes a dash."""
+    parts = (experiment, version, environment, f"{agent}.json")
+    return results.joinpath(*(part.replace("/", "-") for part in parts))
 
 
 def write(record: Record, results: Path) -> Path:
@@ -147,6 +152,12 @@ def read(path: Path) -> Record:
         return Record(**content)
     except XLVINError as error:
         raise XLVINError(f"{path} is damaged: {error}") from None
+
+
+def find(results: Path, experiment: str, version: str, environment: str, agent: str) -> Record | None:
+    """The record of these names, if there is one."""
+    path = place(results, experiment, version, environment, agent)
+    return read(path) if path.exists() else None
 
 
 def read_all(results: Path, experiment: str) -> list[Record]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from xlvin.files import replacing
+from xlvin.report.styles import bare, save
 
 OURS, OTHER = "C0", "0.45"  # colours: of what a figure is about, and of what stands beside it
 WIDTH = 0.32  # of a bar, to either side
@@ -56,8 +56,6 @@ def draw_seeds(
 def save_panels(path: Path | str, picture: Figure, title: str) -> None:
     """Give all panels a faint grid and no frame above and to the right, and write a PNG file."""
     for axes in picture.axes:
-        axes.grid(axis="y", alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
+        bare(axes, "y")
     picture.suptitle(title, fontsize=11)
-    with replacing(path) as temporary:
-        picture.savefig(temporary, dpi=130, format="png")
+    save(picture, path, dpi=130)

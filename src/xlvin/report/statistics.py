@@ -53,14 +53,12 @@ def bootstrap_interval(
     return float(low), float(high)
 
 
-def paired_difference(
-    first: Sequence[float] | Array, second: Sequence[float] | Array, confidence: float = 0.95
-) -> dict[str, float]:
+def paired_difference(first: Sequence[float] | Array, second: Sequence[float] | Array) -> dict[str, float]:
     """mean(first - second) over shared seeds and its interval, or range: difference, low, high."""
     if len(first) != len(second):
         raise XLVINError(f"{len(first)} scores cannot be paired with {len(second)}; give the same seeds.")
     differences = _checked(first) - _checked(second)
-    low, high = _bounds(differences, mean, confidence)
+    low, high = _bounds(differences, mean)
     return {"difference": float(differences.mean()), "low": low, "high": high}
 
 
@@ -88,11 +86,11 @@ def interval_name(statistic: Statistic, seeds: int) -> str:
     return statistic.__name__ if seeds >= FEWEST else RANGE
 
 
-def _bounds(values: Array, statistic: Statistic, confidence: float = 0.95) -> tuple[float, float]:
+def _bounds(values: Array, statistic: Statistic) -> tuple[float, float]:
     """The interval of a statistic, or the range of few values."""
     if len(values) < FEWEST:
         return float(values.min()), float(values.max())
-    return bootstrap_interval(values, statistic, confidence)
+    return bootstrap_interval(values, statistic)
 
 
 def _checked(scores: Sequence[float] | Array) -> Array:

@@ -1,8 +1,15 @@
-"""How curves are drawn."""
+"""What figures have in common: how an arm is drawn, what frames a panel, and how a picture becomes a file."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from xlvin.files import replacing
 
 
 @dataclass(frozen=True)
@@ -13,3 +20,21 @@ class Style:
     colour: str
     line: str = "-"
     marker: str = ""
+    hatch: str = ""  # of a bar
+
+
+# A planner of mazes has the same colour in every figure.
+VIN, GVIN, GPPN, XLVIN = "#0072B2", "#56B4E9", "#009E73", "#D55E00"
+ENCODER, CNN = "#E69F00", "#7F7F7F"
+
+
+def bare(axes: Axes, axis: Literal["both", "x", "y"] = "both") -> None:
+    """A faint grid, and no frame above and to the right."""
+    axes.grid(axis=axis, alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def save(picture: Figure, path: Path | str, dpi: int = 160) -> None:
+    """Write a PNG file, whole or not at all."""
+    with replacing(path) as temporary:
+        picture.savefig(temporary, format="png", dpi=dpi)

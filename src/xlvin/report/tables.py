@@ -57,6 +57,22 @@ def differences(table: Sequence[Row]) -> str:
     return f"Low and high: {interval_title(table)}.\n\n{markdown(table, columns)}"
 
 
+def signed(table: Sequence[Row], *names: str, title: str = "difference", digits: int = 1) -> list[Row]:
+    """Rows of `paired` for a reader: the columns of these names, the difference, and low to high."""
+    bounds = interval_title(table)
+    return [
+        {name: row[name] for name in names}
+        | {title: f"{row['difference']:+.{digits}f}"}
+        | {bounds: f"{row['low']:+.{digits}f} to {row['high']:+.{digits}f}"}
+        for row in table
+    ]
+
+
+def in_points(pair: Row) -> Row:
+    """A row of `paired` with shares as points of a hundred."""
+    return pair | {key: 100.0 * pair[key] for key in ("difference", "low", "high")}
+
+
 def number(value: float) -> str:
     """Four significant digits, and all of those before the point."""
     return f"{value:.0f}" if abs(value) >= 1000.0 else f"{value:.4g}"
@@ -66,6 +82,11 @@ def spread(row: Row, digits: int = 1) -> str:
     """Mean ± standard deviation; one seed has no deviation."""
     mean = f"{row['mean']:.{digits}f}"
     return f"{mean} ± {row['std']:.{digits}f}" if row["seeds"] > 1 else mean
+
+
+def full(row: Row) -> str:
+    """Mean ± standard deviation (interquartile mean; low to high)."""
+    return f"{row['mean']:.1f} ± {row['std']:.1f} ({row['iqm']:.1f}; {row['low']:.1f} to {row['high']:.1f})"
 
 
 def ordered(table: Iterable[Row], **orders: Sequence[Any]) -> list[Row]:
@@ -116,7 +137,7 @@ def _layout(
         raise XLVINError("There are no rows to make a table of.")
     names = list(columns or table[0])
     body = [[_text(row.get(name, "")) for name in names] for row in table]
-    right = [all(text[:1] in "-0123456789." for text in column) for column in zip(*body, strict=True)]
+    right = [all(text[:1] in "+-0123456789." for text in column) for column in zip(*body, strict=True)]
     return names, body, right
 
 

@@ -66,17 +66,23 @@ def train(
 def load(path: str | Path, seed: int | None = None) -> Agent:
     """An agent from its file, or from a run's folder: there the one of `seed`, by default the first."""
     path = Path(path)
-    if not path.is_dir():
-        if seed is not None:
-            raise XLVINError(f"{path} holds one agent at most; leave the seed out.")
-        return registry.load(path)
-    config, agents = open_run(path)
+    if path.is_dir():
+        return open_member(path, seed)[1]
+    if seed is not None:
+        raise XLVINError(f"{path} holds one agent at most; leave the seed out.")
+    return registry.load(path)
+
+
+def open_member(folder: Path, seed: int | None = None) -> tuple[TrainConfig, Agent, int]:
+    """A run's configuration, its agent of `seed`, by default the first, and that seed."""
+    config, agents = open_run(folder)
     members = dict(zip(config.seed_list, agents, strict=True))
-    if seed is not None and seed not in members:
+    chosen = config.first_seed if seed is None else seed
+    if chosen not in members:
         raise XLVINError(
-            f"The run in {path} has no seed {seed}; its seeds are {', '.join(map(str, members))}."
+            f"The run in {folder} has no seed {chosen}; its seeds are {', '.join(map(str, members))}."
         )
-    return members[config.first_seed if seed is None else seed]
+    return config, members[chosen], chosen
 
 
 def configure(

@@ -15,7 +15,7 @@ from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 
 
 class Board:
-    """Scalars by name and round; those of an earlier process from the round `first` on are void."""
+    """Scalars by name and round; what an earlier process wrote from round `first` on no longer counts."""
 
     def __init__(self, folder: Path, first: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -95,7 +95,7 @@ class PPOConfig:
     """gamma."""
     first_discount: float | None = None
     """gamma of the first round, if another: from there the horizon, 1 / (1 - gamma), grows by equal factors
-    and is that of `discount` after 70 % of the rounds. Who knows little should not look far ahead."""
+    and is that of `discount` after 70 % of the rounds. Knowing little, one should not look far."""
     gae_lambda: float = 0.95
     """Mixes bootstrapped and Monte-Carlo returns; 1 is Monte-Carlo."""
     recompute: bool = False

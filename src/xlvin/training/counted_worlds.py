@@ -27,7 +27,7 @@ from xlvin.training.returns import standardise
 from xlvin.training.seeding import generator
 
 LARGEST = 4_000_000  # numbers in a table of states x actions x states
-# Share of random actions in branches: what an action is worth is known without the policy's liking it.
+# Share of random actions in branches: values are solved for, so branches need not follow the policy.
 TRYING = 0.5
 # An action less probable than this need not become rarer: it would not be tried in the world any more, and
 # PPO's ratio of a vanishing probability to another could be anything.

@@ -1,4 +1,4 @@
-"""Which settings have no effect on a run, so that nobody waits for one."""
+"""Which settings have no effect on a run, to tell users before they wait for one."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -88,7 +87,6 @@ def play(agent: Agent, environment: str, seed: int, steps: int) -> Episode:
 
 def _stage(name: str, bins: tuple[int, ...] | None) -> Environment:
     """The environment with frames where it can draw them, without where it cannot."""
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # frames are wanted, no window
     try:
         return Environment(name, {"render_mode": "rgb_array"}, bins)
     except XLVINError:

@@ -16,7 +16,7 @@ from xlvin.training.rollouts import Segment
 class Experience:
     """N transitions of each of S seeds, padded to the longest; padding has weight zero.
 
-    The successor of the observation at `state` stands right behind it in the pool, and it is always the
+    The successor of the observation at `state` stands right after it in the pool, and it is always the
     true one: a segment's last observation is stored too.
     """
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from xlvin.agents.base import Agent
 from xlvin.envs.atari import SIZE, STACK, AtariGames
+from xlvin.training.devices import usable_device
 from xlvin.training.seeding import derive_seed
-from xlvin.training.trainer import usable_device
 
 # Games that run side by side.
 PARALLEL = 10

@@ -20,9 +20,10 @@ from xlvin.errors import RunFailedError, XLVINError
 from xlvin.latent.encoders import ImageEncoder
 from xlvin.storage import check_tensors
 from xlvin.training.config import TrainConfig
+from xlvin.training.devices import fast_device
 from xlvin.training.frame_learner import FrameLearner, Outcome
 from xlvin.training.seeding import derive_seed, generator
-from xlvin.training.trainer import Metrics, Progress, usable_device
+from xlvin.training.trainer import Metrics, Progress
 
 
 class Seat:
@@ -77,9 +78,7 @@ class FrameTrainer:
 
     def __init__(self, config: TrainConfig, device: torch.device | str = "cpu", threads: int = 0) -> None:
         check(config)
-        self.device = usable_device(device)
-        if self.device.type == "cuda":
-            torch.set_float32_matmul_precision("high")
+        self.device = fast_device(device)
         budget = config.budget
         self._games = [AtariGames(config.environment, budget.actors, threads) for _ in config.seed_list]
         network = replace(

@@ -12,7 +12,7 @@ class Frames:
     """The frames of T + 1 observations of E games, as bytes on the device.
 
     The newest frame of observation t is row t + 3; the three rows before the first are the end of the last
-    round. One more row is black, for stacks that reach back behind the beginning of their episode.
+    round. One more row is black, for stacks that reach back before the beginning of their episode.
     """
 
     def __init__(self, steps: int, games: int, device: torch.device) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from xlvin.agents.base import Batch, Output
-from xlvin.planner.grid.base import GridOutput, GridPlanner
+from xlvin.planner.grid.base import GridOutput, GridPlanner, with_agent
 
 AuxiliaryLosses = Callable[[Output, Batch], dict[str, Tensor]]
 
@@ -31,21 +31,15 @@ class ImitatingAgent(GridPlanner):
 
     def forward(self, maps: Tensor, position: Tensor) -> GridOutput:
         """Policy [B, 8] and value [B] of an agent at `position` [B]."""
-        output: Output = self.agent(_image(maps, position))
+        output: Output = self.agent(with_agent(maps, position))
         return GridOutput(output.logits, output.value)
 
     def with_model_loss(self, maps: Tensor, position: Tensor, step: Step) -> tuple[GridOutput, Tensor]:
         """The same, and the loss of the agent's model (TransE, equation 4) on a move from each position."""
-        observation, successor = _image(maps, position), _image(maps, step.successor)
+        observation, successor = with_agent(maps, position), with_agent(maps, step.successor)
         output: Output = self.agent(observation)
         unrewarded = torch.zeros_like(output.value)
         batch = Batch(observation, step.action, unrewarded, successor, step.negative)
         losses = cast(AuxiliaryLosses, self.agent.auxiliary_losses)(output, batch)
         total = sum((loss.mean() for loss in losses.values()), output.value.new_zeros(()))
         return GridOutput(output.logits, output.value), total
-
-
-def _image(maps: Tensor, position: Tensor) -> Tensor:
-    """Maps [B, 2, H, W] with the agent at `position` [B] as a third channel."""
-    here = torch.zeros_like(maps[:, :1]).flatten(1).scatter_(1, position.unsqueeze(1), 1.0)
-    return torch.cat((maps, here.view_as(maps[:, :1])), 1)

@@ -14,6 +14,7 @@ from xlvin.agents.networks import ModelBasedAgent
 from xlvin.errors import XLVINError
 from xlvin.latent.latent_world import LatentWorld, Paths, Stretches, unroll
 from xlvin.latent.world import Imagined
+from xlvin.randomness import seeded
 from xlvin.storage import grouped
 from xlvin.training.adam import Adam
 from xlvin.training.config import ImaginationConfig
@@ -21,7 +22,7 @@ from xlvin.training.learner import Learner
 from xlvin.training.recording import Recorder
 from xlvin.training.replay import Replay, Seen
 from xlvin.training.seeding import derive_seed, generator
-from xlvin.training.stack import Stack, gradients
+from xlvin.training.stack import Stack, clipped, gradients
 from xlvin.training.worlds import FINAL_RATE, LANDMARKS, mean_and_scale, usual_distance
 
 BATCH = 64  # stretches in a minibatch
@@ -43,8 +44,7 @@ class LatentWorlds:
         self.config, self.seeds, self.agents = config, tuple(seeds), learner.stack
         shape, members = agent.config, []
         for seed in self.seeds:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(derive_seed(seed, "world model"))
+            with seeded(derive_seed(seed, "world model")):
                 members.append(LatentWorld(shape.observation[0], shape.latent, shape.actions, config.hidden))
         self.heads, self.model = Stack(members, learner.stack.flat.device), members[0]
         # Adam leaves weights alone that no gradient has ever reached: those of the policy and the value.
@@ -109,9 +109,7 @@ class LatentWorlds:
         followed = self.agents.call(paths, data)
         losses = self.heads.call(lambda model, *both: model.losses(*both), followed, data)
         of_agents, of_heads = gradients(losses.sum(), (self.agents, self.heads))
-        norm = of_agents.norm(dim=1, keepdim=True)
-        shrink = (AGENT_NORM / (norm + 1e-6)).clamp(max=1.0)
-        return of_agents * shrink, of_heads, losses.detach().sum(1)
+        return clipped(of_agents, AGENT_NORM), of_heads, losses.detach().sum(1)
 
     def _scale(self, index: int, seen: Seen) -> None:
         """Set a seed's units by its data."""

@@ -11,7 +11,7 @@ from xlvin.training.config import PPOConfig
 from xlvin.training.minibatches import Minibatch
 from xlvin.training.objective import Objective
 from xlvin.training.recording import Recorder
-from xlvin.training.stack import Stack
+from xlvin.training.stack import Stack, clipped
 
 # Observations evaluated in one call; bounds memory when a tree hangs on each of them.
 CHUNK = 4096
@@ -46,10 +46,8 @@ class Learner:
     def gradient(self, minibatch: Minibatch) -> tuple[Tensor, Tensor]:
         """The gradient [S, P], clipped for each seed, and the loss with its terms [S, 1 + terms]."""
         loss, terms = self.stack.apply(self.objective, minibatch.sample(), prefix="agent.")
-        gradient = self._slope(loss.sum(0))
-        norm = gradient.norm(dim=1, keepdim=True)
-        shrink = (self.config.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
-        return gradient * shrink, torch.cat((loss.detach().unsqueeze(1), terms), 1)
+        gradient = clipped(self._slope(loss.sum(0)), self.config.max_grad_norm)
+        return gradient, torch.cat((loss.detach().unsqueeze(1), terms), 1)
 
     def _slope(self, loss: Tensor) -> Tensor:
         """The gradient [S, P] before it is clipped."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, cast
 
 import torch
@@ -29,17 +30,38 @@ class Sample(NamedTuple):
     weight: Tensor  # [N], zero for padding
 
 
-class Objective(nn.Module):
+class WeightedTerms(nn.Module):
+    """A loss that is a sum of named terms with weights; which terms there are depends on the agent."""
+
+    def __init__(self, agent: Agent, weights: dict[str, float]) -> None:
+        super().__init__()
+        self.agent = agent
+        self.names: tuple[str, ...] = ()  # of the terms; known once they were computed
+        self._weights = weights
+        self._coefficients = torch.empty(0)  # [terms]; kept, since a CUDA graph cannot fetch them
+
+    def combined(self, names: Iterable[str], means: Tensor) -> tuple[Tensor, Tensor]:
+        """What to descend [], and its terms without their weights, which are these means [terms]."""
+        if self.names != (names := tuple(names)):
+            self.names = names
+            self._coefficients = torch.tensor([self._weights[name] for name in names], device=means.device)
+        return (means * self._coefficients).sum(-1), means.detach()
+
+
+class Objective(WeightedTerms):
     """`forward(sample)` gives the loss and its terms, averaged over the sample."""
 
     def __init__(self, agent: Agent, config: PPOConfig) -> None:
-        super().__init__()
-        self.agent = agent
+        weights = {
+            "policy": 1.0,
+            "value": config.value_coef,
+            "entropy": -config.entropy_coef,
+            "transe": config.transe_coef,
+            "pixels": config.transe_coef,  # in the place of TransE
+            "reward": config.reward_coef,
+        }
+        super().__init__(agent, weights)
         self.config = config
-        self.names: tuple[str, ...] = ()  # of the terms; known once they were computed
-        self._coefficients = torch.empty(
-            0
-        )  # [terms]; kept, since a CUDA graph cannot fetch them from the host
 
     def forward(self, sample: Sample) -> tuple[Tensor, Tensor]:
         """What to descend [], and its terms without their weights [terms]."""
@@ -57,12 +79,8 @@ class Objective(nn.Module):
             "entropy": chosen.entropy(),
             **self.ground(output, batch),
         }
-        if self.names != tuple(terms):
-            self.names = tuple(terms)
-            self._coefficients = self._coefficients_of(self.names, output.value.device)
         # One product and one sum for all terms: [terms, N] x [N].
-        means = weighted_mean(torch.stack(list(terms.values())), sample.weight)
-        return (means * self._coefficients).sum(-1), means.detach()
+        return self.combined(terms, weighted_mean(torch.stack(list(terms.values())), sample.weight))
 
     def speak(self, observation: Tensor) -> Output:
         """What the agent says about observations [N, ...]."""
@@ -71,15 +89,3 @@ class Objective(nn.Module):
     def ground(self, output: Output, batch: Batch) -> dict[str, Tensor]:
         """The losses that train the agent's model, each [N]."""
         return self.agent.auxiliary_losses(output, batch)
-
-    def _coefficients_of(self, names: tuple[str, ...], device: torch.device) -> Tensor:
-        config = self.config
-        coefficient = {
-            "policy": 1.0,
-            "value": config.value_coef,
-            "entropy": -config.entropy_coef,
-            "transe": config.transe_coef,
-            "pixels": config.transe_coef,  # in the place of TransE
-            "reward": config.reward_coef,
-        }
-        return torch.tensor([coefficient[name] for name in names], device=device)

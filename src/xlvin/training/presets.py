@@ -7,7 +7,7 @@ holds what a search found, with much the same effort for every agent, on seeds t
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any, Literal
+from typing import Literal
 
 from xlvin.agents.base import AgentConfig
 from xlvin.agents.registry import IMAGINING, VALUE_BASED, named
@@ -16,10 +16,9 @@ from xlvin.envs.environment import shows_images, time_limit
 from xlvin.errors import XLVINError
 from xlvin.training.atari_preset import atari_preset
 from xlvin.training.config import Budget, DQNConfig, ImaginationConfig, PPOConfig, TrainConfig
-from xlvin.training.value_presets import Q_LEARNING, value_settings
+from xlvin.training.value_presets import Q_LEARNING, Settings, value_settings
 
 Version = Literal["paper", "tuned"]
-Settings = dict[str, Any]  # fields of PPOConfig and DQNConfig, and those of AgentConfig in NETWORK
 NETWORK = ("inputs", "depth")
 
 # Section 4.1: hidden features F, thinking time K, and the data each environment grants.
@@ -62,7 +61,7 @@ PAPER_EPOCHS = {"CartPole-v0": 100}  # section 4.1
 # Ours: a start that works on any small control task; rewards are scaled to keep values near one.
 GENERAL = PPOConfig(learning_rate=1e-3, epochs=10, minibatches=4, gae_lambda=0.95, reward_scale=0.1)
 
-# Who looks far ahead before it ever landed learns to hover: the horizon grows with the data.
+# An agent that looks far ahead before it ever landed learns to hover: the horizon grows with the data.
 LANDING: Settings = {
     "minibatches": 8,
     "entropy_coef": 0.003,
@@ -214,9 +213,9 @@ TREELESS_RATE = {"Pendulum-v1": 2e-3}
 FRUGAL = {"MountainCarContinuous-v0": (0.999, 150)}  # discount, last iterations
 # Ours: an aligned plan reads values of imagined nodes, so that its tree has to be a faithful one.
 ALIGNED_TRANSE = 1.0
-# Ours: a latent model knows less than an ensemble beyond its data, which at least so many rounds correct.
+# Ours: beyond its data a latent model knows less than an ensemble; at least this many rounds make up for it.
 LATENT, LATENT_ROUNDS = "xlvin-latent-imagine", 5
-# Ours: and its errors add up faster, so that branches are so many times shorter, and more.
+# Ours: its errors add up faster; branches are this many times shorter, and as many times more.
 LATENT_SHORTER = 4
 
 

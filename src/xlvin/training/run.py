@@ -318,7 +318,7 @@ def known_returns(folder: Path | None, config: TrainConfig) -> NDArray[np.float6
 
 
 class _Log:
-    """metrics.jsonl, TensorBoard, perhaps a tracker; rounds behind the resumed checkpoint are redone."""
+    """metrics.jsonl, TensorBoard, perhaps a tracker; rounds after the resumed checkpoint are redone."""
 
     def __init__(self, folder: Path, config: TrainConfig, done: int, track: str | None) -> None:
         self.seeds = config.seed_list

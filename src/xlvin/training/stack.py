@@ -95,6 +95,12 @@ def gradients(loss: Tensor, stacks: Sequence[Stack]) -> list[Tensor]:
     return [torch.cat([next(found).reshape(stack.size, -1) for _ in stack._leaves], 1) for stack in stacks]
 
 
+def clipped(gradient: Tensor, largest: float) -> Tensor:
+    """Gradients [S, P] whose norm is at most `largest` for each seed."""
+    norm: Tensor = gradient.norm(dim=1, keepdim=True)
+    return gradient * (largest / (norm + 1e-6)).clamp(max=1.0)
+
+
 class _Called(nn.Module):
     """What a function makes of the template, as a module that holds it."""
 

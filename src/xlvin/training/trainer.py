@@ -18,6 +18,7 @@ from xlvin.envs.environment import Shapes
 from xlvin.errors import RunFailedError, XLVINError
 from xlvin.storage import check_tensors, grouped
 from xlvin.training.config import TrainConfig
+from xlvin.training.devices import usable_device
 from xlvin.training.experience import Experience
 from xlvin.training.imagination import Imagination
 from xlvin.training.learner import Learner
@@ -33,7 +34,7 @@ from xlvin.training.seeding import derive_seed
 Metrics = dict[str, NDArray[Any]]  # by name, each [S]
 Progress = Callable[[int, int, Metrics], None]  # (round, passes of it done, latest metrics)
 
-# Stored data of any length, which checks itself.
+# Stored data whose length varies; `Replay.restore` checks it.
 REPLAY = ("imagination.replay.", "replay.")
 
 
@@ -285,13 +286,3 @@ def _fitted(config: TrainConfig, shapes: Shapes) -> AgentConfig:
         low=shapes.low,
         high=shapes.high,
     )
-
-
-def usable_device(name: torch.device | str) -> torch.device:
-    """The device of that name, if this machine has it."""
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).item()  # a device that keeps no numbers, such as "meta", fails here
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise XLVINError(f'The device "{name}" cannot be used here; try "cpu".') from error
-    return device

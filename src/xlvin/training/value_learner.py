@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import huber_loss
 
 from xlvin.agents.base import Agent, Trail
 from xlvin.training.config import TrainConfig
 from xlvin.training.learner import Learner
+from xlvin.training.objective import WeightedTerms
 from xlvin.training.recording import Recorder
-from xlvin.training.stack import Stack
+from xlvin.training.stack import Stack, clipped
 from xlvin.training.value_windows import Window
 
 
-class ValueObjective(nn.Module):
+class ValueObjective(WeightedTerms):
     """`forward(trail)` gives the loss and its terms, averaged over the sample.
 
     Huber's loss on Q(s, a) - R, where R is the return of the trail, bootstrapped at its end; beside it the
@@ -22,11 +23,15 @@ class ValueObjective(nn.Module):
     """
 
     def __init__(self, agent: Agent, config: TrainConfig) -> None:
-        super().__init__()
-        self.agent = agent
-        self.config = config
-        self.names: tuple[str, ...] = ()  # of the terms; known once they were computed
-        self._coefficients = torch.empty(0)  # [terms]; kept, since a CUDA graph cannot fetch them
+        ppo = config.ppo
+        weights = {
+            "q": config.values.q_coef,
+            "transe": ppo.transe_coef,
+            "reward": ppo.reward_coef,
+            "lasting": ppo.reward_coef,  # an outcome of an action as the reward is
+            "value": ppo.value_coef,
+        }
+        super().__init__(agent, weights)
 
     def forward(self, trail: Trail) -> tuple[Tensor, Tensor]:
         """What to descend [], and its terms without their weights [terms]."""
@@ -36,22 +41,7 @@ class ValueObjective(nn.Module):
             "q": huber_loss(q, trail.target[:, 0], reduction="none"),
             **self.agent.trail_losses(output, trail),
         }
-        if self.names != tuple(terms):
-            self.names = tuple(terms)
-            self._coefficients = self._coefficients_of(self.names, q.device)
-        means = torch.stack(list(terms.values())).mean(-1)
-        return (means * self._coefficients).sum(), means.detach()
-
-    def _coefficients_of(self, names: tuple[str, ...], device: torch.device) -> Tensor:
-        ppo = self.config.ppo
-        coefficient = {
-            "q": self.config.values.q_coef,
-            "transe": ppo.transe_coef,
-            "reward": ppo.reward_coef,
-            "lasting": ppo.reward_coef,  # an outcome of an action as the reward is
-            "value": ppo.value_coef,
-        }
-        return torch.tensor([coefficient[name] for name in names], device=device)
+        return self.combined(terms, torch.stack(list(terms.values())).mean(-1))
 
 
 class ValueLearner:
@@ -83,10 +73,8 @@ class ValueLearner:
         stack = self.learner.stack
         trail = window.trail(self.bootstrap(window.end))
         loss, terms = stack.apply(self.objective, trail, prefix="agent.")
-        gradient = stack.gradient(loss.sum())
-        norm = gradient.norm(dim=1, keepdim=True)
-        shrink = (self.config.ppo.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
-        return gradient * shrink, torch.cat((loss.detach().unsqueeze(1), terms), 1)
+        gradient = clipped(stack.gradient(loss.sum()), self.config.ppo.max_grad_norm)
+        return gradient, torch.cat((loss.detach().unsqueeze(1), terms), 1)
 
     @torch.no_grad()
     def bootstrap(self, observation: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 
 from xlvin.training.config import PPOConfig
 
-Settings = dict[str, Any]  # fields of PPOConfig and DQNConfig, and "inputs" and "depth" of AgentConfig
+Settings = dict[str, Any]  # fields of PPOConfig and DQNConfig, and some of AgentConfig
 
 # Where Q-learning starts on any small control task.
 Q_LEARNING = PPOConfig(

@@ -92,5 +92,5 @@ def _columns(seen: Seen, n: int, discount: float) -> tuple[Tensor, Tensor]:
 
 
 def _padded(parts: list[Tensor]) -> Tensor:
-    """Tensors [N, ...] of different lengths as one [S, M, ...], with zeros behind them."""
+    """Tensors [N, ...] of different lengths as one [S, M, ...], with zeros after them."""
     return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from xlvin.latent.world import Imagined, Transitions, WorldModel
+from xlvin.randomness import seeded
 from xlvin.storage import grouped
 from xlvin.training.adam import Adam
 from xlvin.training.config import ImaginationConfig
@@ -40,8 +41,7 @@ class Worlds:
         self.config, self.seeds = config, tuple(seeds)
         members = []
         for seed in self.seeds:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(derive_seed(seed, "world model"))
+            with seeded(derive_seed(seed, "world model")):
                 members.append(
                     WorldModel(features, actions, config.members, config.hidden, discrete, coordinates)
                 )

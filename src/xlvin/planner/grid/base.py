@@ -56,3 +56,9 @@ class MapPlanner(GridPlanner):
         features = self.plan(maps).flatten(2)
         here = features[torch.arange(len(position), device=position.device), :, position]
         return GridOutput(self.actor(here), self.critic(here).squeeze(-1))
+
+
+def with_agent(maps: Tensor, position: Tensor) -> Tensor:
+    """Maps [B, 2, H, W] with the agent at `position` [B] as a third channel."""
+    here = torch.zeros_like(maps[:, :1]).flatten(1).scatter_(1, position.unsqueeze(1), 1.0)
+    return torch.cat((maps, here.view_as(maps[:, :1])), 1)

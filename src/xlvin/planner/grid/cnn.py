@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from xlvin.errors import XLVINError
-from xlvin.planner.grid.base import ACTIONS, CHANNELS, GridOutput, GridPlanner
+from xlvin.planner.grid.base import ACTIONS, CHANNELS, GridOutput, GridPlanner, with_agent
 
 
 class CNN(GridPlanner):
@@ -40,6 +39,5 @@ class CNN(GridPlanner):
         """Policy [B, 8] and value [B] of an agent at `position` [B]."""
         if tuple(maps.shape[2:]) != self.size:
             raise XLVINError(f"This CNN reads mazes of size {self.size}, not {tuple(maps.shape[2:])}.")
-        here = torch.zeros_like(maps[:, :1]).flatten(1).scatter_(1, position[:, None], 1.0)
-        features = self.layers(torch.cat((maps, here.view_as(maps[:, :1])), 1))
+        features = self.layers(with_agent(maps, position))
         return GridOutput(self.actor(features), self.critic(features).squeeze(-1))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
-
 from xlvin.errors import unknown
 from xlvin.planner.grid.base import GridPlanner
 from xlvin.planner.grid.cnn import CNN
 from xlvin.planner.grid.gppn import GPPN
 from xlvin.planner.grid.gvin import GVIN
 from xlvin.planner.grid.vin import VIN
+from xlvin.randomness import seeded
 
 # (size of the maze, iterations) -> a planner
 PLANNERS: dict[str, Callable[[tuple[int, int], int], GridPlanner]] = {
@@ -36,6 +35,5 @@ def make_planner(
     """A fresh planner for mazes of H x W cells, whose weights depend on `seed` alone."""
     if name not in PLANNERS:
         raise unknown("maze planner", name, PLANNERS)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return PLANNERS[name](size, iterations or iterations_for(size))

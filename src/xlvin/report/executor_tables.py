@@ -24,10 +24,10 @@ def by_size(cells: Sequence[Row], measure: str) -> list[list[Row]]:
     ]
 
 
-def means(cells: Sequence[Row], states: int = 20, actions: int = 8) -> list[Row]:
-    """Means over groups of families at one size, for the executor and the trivial predictors."""
+def means(cells: Sequence[Row]) -> list[Row]:
+    """Means over groups of families at 20x8, for the executor and the trivial predictors."""
     found = []
-    for name, group in groups(cells, states, actions).items():
+    for name, group in groups(cells).items():
         for prefix, predictor in PREDICTORS.items():
             line = {"families": f"{name} ({len(group)})", "predictor": predictor}
             for measure in ("policy_accuracy", "value_error", "one_step_error"):
@@ -39,9 +39,9 @@ def means(cells: Sequence[Row], states: int = 20, actions: int = 8) -> list[Row]
     return found
 
 
-def groups(cells: Sequence[Row], states: int = 20, actions: int = 8) -> dict[str, list[Row]]:
-    """The cells of one size: the paper's training family, other deterministic families, stochastic ones."""
-    chosen = [cell for cell in cells if (cell["states"], cell["actions"]) == (states, actions)]
+def groups(cells: Sequence[Row]) -> dict[str, list[Row]]:
+    """The cells of 20x8: the paper's training family, other deterministic families, stochastic ones."""
+    chosen = [cell for cell in cells if size(cell) == "20x8"]
     trained = [cell for cell in chosen if cell["family"] == "random-deterministic"]
     split = {
         "random-deterministic": trained,
