@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 
 import xlvin
@@ -53,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # The tensors here are small: one thread is fastest, and on a busy machine threads that wait for others
     # can be ten times slower. An OMP_NUM_THREADS of the user's own stays.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    warnings.formatwarning = _warning
     try:
         try:
             with _terminable():
@@ -97,6 +99,11 @@ def _run(arguments: list[str]) -> int:
         return _tell("; ".join(["terminated", *stop.args]) + ".", 143)
     except KeyboardInterrupt as stop:
         return _tell("; ".join(["interrupted", *stop.args]) + ".", 130)
+
+
+def _warning(message: Warning | str, *_: object, **__: object) -> str:
+    """A warning in a line, without the code that gave it."""
+    return f"xlvin: {message}\n"
 
 
 def _forget_output() -> None:

@@ -6,15 +6,23 @@ import math
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from xlvin.errors import XLVINError
 
 WANTED = {int: "a whole number", float: "a number", bool: "True or False", str: "a text", NoneType: "None"}
 
 
 def check_fields(part: Any, where: str = "") -> None:
-    """Refuse a dataclass in which a field holds another type than its own, or a number that is not finite."""
+    """Refuse a dataclass in which a field holds another type than its own, or a number that is not finite.
+
+    NumPy's numbers, such as the size of an action space, become Python's.
+    """
     for name, hint in get_type_hints(type(part)).items():
         value = getattr(part, name)
+        if isinstance(value, np.number):
+            value = value.item()
+            object.__setattr__(part, name, value)  # the dataclass may be frozen
         several = isinstance(value, tuple)
         numbers = [each for each in (value if several else (value,)) if isinstance(each, float)]
         if not all(map(math.isfinite, numbers)):

@@ -192,7 +192,17 @@ def several_views(x: Tensor) -> tuple[Tensor, ...]:
     return x[:, :2] @ layer[:2], parts, both, biased, signs + x, signs + signs, (signs * 2).amax(1)
 
 
-@pytest.mark.parametrize("function", [in_place, several_rows, several_views])
+def turned_in_place(x: Tensor) -> tuple[Tensor, ...]:
+    """Shapes that change after the fact."""
+    table = torch.stack((x, x * 2.0, x * 3.0), 1)
+    table.transpose_(1, 2)
+    column = x.tanh().unsqueeze_(1)
+    square = x.T @ x
+    square.t_()
+    return table.flatten(1), column.squeeze_(1) + x, x @ square
+
+
+@pytest.mark.parametrize("function", [in_place, several_rows, several_views, turned_in_place])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_operations_by_themselves(function: Callable[[Tensor], tuple[Tensor, ...]], batch: int) -> None:
     recording = RecordedFunction(function, torch.zeros(batch, 4))
@@ -200,6 +210,20 @@ def test_operations_by_themselves(function: Callable[[Tensor], tuple[Tensor, ...
         observation = torch.randn(batch, 4, generator=torch.Generator().manual_seed(seed))
         for got, want in zip(recording(observation.numpy()), function(observation), strict=True):
             np.testing.assert_allclose(got, want.numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
+def test_recurrent_layers(kind: type[nn.RNNBase]) -> None:
+    layer = kind(2, 5, batch_first=True)
+
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        return (layer(x.view(-1, 2, 2))[0][:, -1],)
+
+    recording = RecordedFunction(function, torch.zeros(1, 4))
+    observation = torch.randn(1, 4)
+    np.testing.assert_allclose(
+        recording(observation.numpy())[0], function(observation)[0].detach(), rtol=1e-4
+    )
 
 
 def test_an_aligned_plan_is_replayed_in_numpy() -> None:

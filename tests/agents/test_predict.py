@@ -9,6 +9,7 @@ import torch
 
 from xlvin.agents.base import Agent
 from xlvin.agents.registry import AGENTS, make_agent
+from xlvin.errors import XLVINError
 
 # Names that stand for the same network are tried once.
 NETWORKS = {str(fields): name for name, fields in AGENTS.items()}.values()
@@ -34,6 +35,34 @@ def test_every_agent_acts_as_its_network_says(name: str, depth: int) -> None:
             name, observation=(4,), actions=actions, depth=depth, hidden=8, latent=6, initialisation="torch"
         )
         assert_acts_as_it_says(agent, observations(batch))
+
+
+@pytest.mark.parametrize("name", ["ppo", "xlvin-r", "ppo-gaussian"])
+def test_of_no_observations_come_no_actions(name: str) -> None:
+    agent = make_agent(name, observation=(4,), actions=2, hidden=8, latent=6)
+    assert len(agent.predict(np.zeros((0, 4)))[0]) == 0
+
+
+@pytest.mark.parametrize(
+    "observation", [(np.zeros(4), {}), np.array([1e300, 0.0, 0.0, 0.0]), ["a", "b", "c", "d"]]
+)
+def test_what_is_no_observation_is_told_in_a_sentence(observation: Any) -> None:
+    agent = make_agent("ppo", observation=(4,), actions=2, hidden=8, latent=6)
+    with pytest.raises(XLVINError, match="The observation"):
+        agent.predict(observation)
+
+
+def test_pixels_are_bytes_also_in_a_list() -> None:
+    agent = make_agent("ppo", observation=(1, 36, 36), actions=4, hidden=8, latent=6, initialisation="torch")
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 1, 36, 36), np.uint8)
+    assert agent.predict(pixels.tolist())[0].tolist() == agent.predict(pixels)[0].tolist()
+
+
+def test_agents_made_in_inference_mode_act() -> None:
+    with torch.inference_mode():
+        agent = make_agent("xlvin-r", observation=(4,), actions=2, hidden=8, latent=6)
+    assert_acts_as_it_says(agent, observations(1))
+    assert agent.predict(np.zeros(4))[0] in (0, 1)
 
 
 @pytest.mark.parametrize("batch", BATCHES)

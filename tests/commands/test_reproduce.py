@@ -23,6 +23,13 @@ def test_seeds_are_refused_where_they_mean_nothing(experiment: str, tmp_path: Pa
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("experiment", ["table1", "imitation", "planning-bed"])
+def test_a_name_that_nothing_has_is_refused(experiment: str, tmp_path: Path) -> None:
+    with pytest.raises(XLVINError, match=f'Nothing in {experiment} is named "CartPoll"; one name is '):
+        reproduce([experiment, "--only", "CartPoll", "--results", str(tmp_path), "--docs", str(tmp_path)])
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("experiment", sorted(EXPERIMENTS.keys() - set(FIXED_SEEDS)))
 def test_every_job_has_the_seeds_that_were_asked_for(
     experiment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -35,6 +35,15 @@ def test_inputs_without_gradient_get_none(frozen: int) -> None:
     assert [tensor.grad is None for tensor in tensors] == [i == frozen for i in range(4)]
 
 
+def test_second_derivatives_are_refused() -> None:
+    tensors = inputs()
+    (slope,) = torch.autograd.grad(
+        in_pieces(function, tensors[:2], tensors[2:], 2).square().sum(), tensors[0], create_graph=True
+    )
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        slope.square().sum().backward()
+
+
 def test_pieces_under_vmap() -> None:
     x, y, weight, bias = inputs()
     weights = torch.stack([weight.detach(), 2 * weight.detach()]).requires_grad_()

@@ -268,3 +268,12 @@ def test_a_tree_that_no_memory_holds_is_refused() -> None:
             planner(torch.zeros(1, LATENT).double())
     assert make(2, 26, beam=2)(torch.zeros(1, LATENT).double()).shape == (1, WIDTH)
     assert make(1, 40)(torch.zeros(1, LATENT).double()).shape == (1, WIDTH)
+
+
+@pytest.mark.parametrize("activation", ["relu", "identity"])
+def test_a_normalised_beam_has_finite_gradients(activation: str) -> None:
+    transition, prior = TransitionModel(6, 3, 8), torch.randn(6, 3)
+    processor = Processor(ExecutorConfig(width=7, activation=activation, layer_norm=True))
+    planner = Planner(processor, transition, 3, beam=4, prior=lambda h: h @ prior, normalise=True)
+    planner(torch.randn(5, 6)).square().sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in planner.parameters())

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import xlvin
+from xlvin.agents.registry import make_agent
 from xlvin.errors import XLVINError
 from xlvin.training.api import configure, override
 from xlvin.training.config import Budget, ImaginationConfig, TrainConfig
@@ -47,6 +48,21 @@ def test_settings_reach_their_place() -> None:
     assert (config.ppo.learning_rate, config.network.depth, config.ppo.discount) == (0.5, 3, 0.7)
     assert config.budget == Budget("transitions", 999, 128, 4)
     assert config.evaluation_episodes == 9
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"vtrace": True, "recompute": True}, {"discount": 1.0, "first_discount": None}],
+)
+def test_settings_that_need_each_other_come_in_any_order(settings: dict[str, Any]) -> None:
+    start = configure("Acrobot-v1")
+    assert override(start, settings) == override(start, dict(reversed(settings.items())))
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    config = override(configure("CartPole-v0", trajectories=np.int64(7)), {"depth": np.int64(3)})
+    assert type(config.budget.total) is type(config.network.depth) is int
+    assert make_agent("ppo", observation=(4,), actions=np.int64(2)).config.actions == 2
 
 
 def test_some_or_all_fields_of_a_part() -> None:

@@ -19,6 +19,7 @@ from xlvin.training.replay import Replay, Seen
 from xlvin.training.returns import standardise
 from xlvin.training.run import reward_scale, run
 from xlvin.training.trainer import Trainer
+from xlvin.training.worlds import Worlds
 
 from ..environments import CORRIDOR, PICTURE
 from ..resuming import assert_goes_on_as
@@ -101,6 +102,18 @@ def test_the_model_learns_a_corridor() -> None:
     assert torch.equal(imagined.terminated.view(5, 5), ends.expand(5, 5))
     assert torch.allclose(imagined.reward.view(5, 5)[:, 3], torch.ones(5), atol=0.2)
     assert torch.allclose(imagined.reward.view(5, 5)[:, 0], torch.full((5,), -0.1), atol=0.1)
+
+
+def test_a_feature_that_changes_only_at_the_end_is_imagined() -> None:
+    trainer = Trainer(configure(imagination=ImaginationConfig(last_iterations=1, hidden=8)))
+    worlds = imagination_of(trainer).worlds
+    assert isinstance(worlds, Worlds)
+    start, flagged = torch.tensor([[1.0, 0.0], [2.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 1.0]])
+    numbers = torch.tensor([0.0, 1.0])
+    worlds._scale(0, Seen(start, numbers.long(), numbers, flagged, numbers, numbers == 0.0))
+    frozen = {name: tensor[0].tolist() for name, tensor in worlds.stack.frozen.items()}
+    assert (frozen["low"], frozen["high"]) == ([1.0, 0.0], [3.0, 1.0])
+    assert frozen["binary"] == [False, True]
 
 
 def test_advantages_of_branches_equal_a_plain_loop() -> None:

@@ -1,5 +1,6 @@
 """Collecting data: whole episodes, single steps, exact continuation, independent seeds."""
 
+from functools import partialmethod
 from itertools import chain
 from typing import Any
 
@@ -11,7 +12,7 @@ from xlvin.errors import XLVINError
 from xlvin.training.rollouts import Actors, Segment
 from xlvin.training.seeding import derive_seed
 
-from ..environments import CORRIDOR, FORGETFUL
+from ..environments import CORRIDOR, FORGETFUL, Forgetful
 
 
 def spread(actions: int) -> Any:
@@ -101,7 +102,7 @@ def test_restored_environments_go_on_as_if_never_stopped(name: str) -> None:
     stored = original.state()
     expected, returns = original.transitions(policy, 30, 1)
     restored = make(name, seeds=(0, 7), count=2)
-    restored.restore(stored)
+    restored.restore(stored, 1)
     found, found_returns = restored.transitions(policy, 30, 1)
     assert found_returns == returns
     for left, right in zip(chain(*expected), chain(*found), strict=True):
@@ -122,7 +123,24 @@ def test_an_environment_that_does_not_repeat_itself_is_told_of() -> None:
     actors.transitions(spread(3), 3, 0)
     stored = actors.state()
     with pytest.warns(UserWarning, match="did not repeat itself"):
-        make(FORGETFUL, seeds=(0,), count=1).restore(stored)
+        make(FORGETFUL, seeds=(0,), count=1).restore(stored, 1)
+
+
+def test_an_episode_that_ends_elsewhere_when_repeated_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    actors = make(FORGETFUL, seeds=(0,), count=1)
+    actors.transitions(spread(3), 6, 0)
+    stored = actors.state()
+
+    def step(env: Forgetful, action: int, ends: int) -> Any:
+        env.repeated = getattr(env, "repeated", 0) + 1
+        if env.repeated == 4:
+            raise IndexError("beyond the end")
+        return env._observe(), 0.0, env.repeated == ends, False, {}
+
+    for ends in (3, 9):  # before it would fail, and after
+        monkeypatch.setattr(Forgetful, "step", partialmethod(step, ends=ends))
+        with pytest.warns(UserWarning, match="did not repeat itself"):
+            make(FORGETFUL, seeds=(0,), count=1).restore(stored, 1)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +151,7 @@ def test_senseless_states_are_refused(change: dict[str, np.ndarray]) -> None:
     actors = make()
     actors.transitions(spread(3), 1, 0)
     with pytest.raises(XLVINError, match="no sense"):
-        make().restore(actors.state() | change)
+        make().restore(actors.state() | change, 1)
 
 
 @pytest.mark.parametrize("mode", ["trajectories", "transitions"])

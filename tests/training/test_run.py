@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,9 @@ from xlvin.agents.base import AgentConfig
 from xlvin.agents.registry import named
 from xlvin.errors import XLVINError
 from xlvin.executor.artefact import load_provenance
-from xlvin.storage import load_tensors
+from xlvin.storage import load_tensors, save_tensors
 from xlvin.training.config import Budget, PPOConfig, TrainConfig
-from xlvin.training.run import default_folder, fingerprint, open_run, run
+from xlvin.training.run import default_folder, fingerprint, kept_rounds, open_run, run
 from xlvin.training.trainer import Trainer
 
 from ..environments import CORRIDOR
@@ -176,6 +177,33 @@ def test_finished_runs_are_returned_not_redone(tmp_path: Path) -> None:
     assert np.array_equal(run(config, tmp_path).returns, first.returns)
 
 
+def test_an_evaluation_of_other_agents_is_not_taken_for_theirs(tmp_path: Path) -> None:
+    config = configure(EPISODES)
+    first = run(config, tmp_path)
+    kept = json.loads((tmp_path / "evaluation.json").read_text())
+    kept["seeds"][0]["returns"] = [77.0] * 3
+    (tmp_path / "evaluation.json").write_text(json.dumps(kept))
+    (tmp_path / "checkpoint.safetensors").unlink()
+    assert np.array_equal(run(config, tmp_path).returns, first.returns)
+
+
+def test_an_environment_that_has_changed_is_told_of(tmp_path: Path) -> None:
+    source = tmp_path / "changing.py"
+    source.write_text(
+        "import gymnasium\n"
+        "entry = 'gymnasium.envs.classic_control:CartPoleEnv'\n"
+        "gymnasium.register('Changing-v0', entry, max_episode_steps=5)\n"
+    )
+    config = replace(configure(Budget(total=2, per_round=1), "ppo"), environment=f"{source}:Changing-v0")
+    run(config, tmp_path / "run")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(config, tmp_path / "run")
+    source.write_text(source.read_text() + "# another one\n")
+    with pytest.warns(UserWarning, match=r"changing.py has changed since"):
+        run(config, tmp_path / "run")
+
+
 def test_without_a_folder_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     config = configure(EPISODES)
@@ -200,6 +228,23 @@ def test_folders_without_a_run_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(XLVINError, match="no checkpoint yet"):
         open_run(tmp_path)
+
+
+def test_damaged_folders_are_told_of(tmp_path: Path) -> None:
+    config = configure(EPISODES)
+    run(config, tmp_path)
+    path = tmp_path / "checkpoint.safetensors"
+    tensors, description = load_tensors(path)
+    save_tensors(path, {n: t for n, t in tensors.items() if n != "round"}, description)
+    with pytest.raises(XLVINError, match="does not say how far it is"):
+        kept_rounds(tmp_path)
+    save_tensors(path, tensors | {"weights.actor.weight": torch.tensor(1.0)}, description)
+    with pytest.raises(XLVINError, match="does not hold weights for 2 seeds"):
+        open_run(tmp_path)
+    save_tensors(path, tensors, description)
+    (tmp_path / "metrics.jsonl").write_bytes(b"\xff\xfe")
+    with pytest.raises(XLVINError, match=r"metrics.jsonl is damaged"):
+        run(config, tmp_path)
 
 
 @pytest.mark.parametrize("rounds", [ROUNDS, 2], ids=["finished", "stopped"])

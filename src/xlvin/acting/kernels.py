@@ -416,6 +416,7 @@ def _merged(products: Sequence[Product]) -> list[Product]:
     return list(found.values())
 
 
+@torch.no_grad()  # some operations return more when they are to be differentiated
 def _in_torch(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: list[Tensor]) -> None:
     for out, new in zip(outs, tensors(function(*args, **kwargs)), strict=True):
         out.copy_(new)

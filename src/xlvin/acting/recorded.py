@@ -148,10 +148,11 @@ class _Notes:
         result = function(*args, **kwargs)
         self._alive.append((args, kwargs, result))
         outputs = {address(part) for part in tensors(result)}
-        is_view = outputs <= inputs and not function._schema.is_mutable
-        if depends and not is_view:
+        changes = function._schema.is_mutable and torch.Tag.inplace_view not in function.tags
+        if depends and (changes or not outputs <= inputs):  # else it is a view
             self._depends |= outputs
-            self.operations.append(Operation(function, before[0], before[1], result))
+            now = tree_map_only(Tensor, Tensor.detach, result)  # the result's own shape may yet change
+            self.operations.append(Operation(function, before[0], before[1], now))
         return result
 
     def _still(self, tensor: Tensor) -> Tensor:

@@ -235,7 +235,8 @@ class Agent(nn.Module, ABC):
         unnoticed: call `record_anew` after a change of those.
         """
         batch, single = self._read(observation)
-        logits = self._recorded(batch)[0]
+        logits = self._recorded(batch if len(batch) else np.zeros_like(batch, shape=(1, *batch.shape[1:])))[0]
+        logits = logits[: len(batch)]
         chosen = self.native(self._choose(logits, deterministic))
         return (chosen[0] if single else chosen), None
 
@@ -282,16 +283,33 @@ class Agent(nn.Module, ABC):
 
     def _read(self, observation: Any) -> tuple[NDArray[Any], bool]:
         """One observation or a batch as a batch for the network, and whether it was one."""
-        config, array = self.config, np.asarray(observation)
-        given = config.native_shape
+        config, given = self.config, self.config.native_shape
+        try:
+            array = np.asarray(observation)
+        except ValueError as error:
+            raise XLVINError(
+                f"The observation is no array of shape {given}; give the first of what `env.reset` "
+                "and `env.step` return."
+            ) from error
         single = array.shape == given
         if not single and (array.ndim == 0 or array.shape[1:] != given):
             raise XLVINError(f"The observation has shape {array.shape}; this agent reads {given} or a batch.")
-        if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+        if array.dtype.kind not in "biuf":
+            raise XLVINError("The observation holds something other than numbers.")
+        image = len(config.observation) == 3
+        dtype = "uint8" if image and _is_bytes(array) else "float32"
+        with np.errstate(over="ignore"):  # told below
+            batch = converter(given, config.observation, dtype)(array[None] if single else array)
+        if not np.isfinite(batch).all():
             raise XLVINError("The observation holds something other than finite numbers, such as NaN.")
-        dtype = "uint8" if len(config.observation) == 3 and array.dtype == np.uint8 else "float32"
-        convert = converter(given, config.observation, dtype)
-        return convert(array[None] if single else array), single
+        return batch, single
+
+
+def _is_bytes(array: NDArray[Any]) -> bool:
+    """Whether numbers are bytes, whatever their type: lists of pixels come as large integers."""
+    return array.dtype == np.uint8 or (
+        array.dtype.kind in "iu" and array.size > 0 and array.min() >= 0 and array.max() <= 255
+    )
 
 
 def _vectors(config: AgentConfig) -> NDArray[np.float32] | None:

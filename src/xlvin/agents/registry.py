@@ -68,7 +68,7 @@ def make_agent(
 
 def build(config: AgentConfig, seed: int) -> Agent:
     """A fresh agent whose weights depend on `seed` alone."""
-    with seeded(seed):
+    with torch.inference_mode(False), seeded(seed):  # weights that can be trained, and watched for changes
         return _network(config)
 
 
@@ -88,14 +88,15 @@ def restore(description: dict[str, Any], weights: dict[str, Tensor], source: str
         outputs = sum(config.bins) or config.actions
         if max(config.hidden, config.latent, outputs, *config.observation) > largest:
             raise ValueError("the configuration asks for more memory than the weights can fill")
-        with torch.random.fork_rng(devices=[]):
+        with torch.inference_mode(False), seeded(0):
             agent = _skeleton(config, executor)
     except (TypeError, ValueError, KeyError, AttributeError, IndexError, RuntimeError) as error:
         raise XLVINError(
             f"The agent in {source} does not fit this version of xlvin; train it anew."
         ) from error
     check_tensors(source, weights, agent.state_dict())
-    agent.load_state_dict(weights)
+    with torch.inference_mode(False):
+        agent.load_state_dict(weights)
     return agent.eval()
 
 

@@ -88,7 +88,11 @@ def reproduce(
         raise XLVINError(f"The seeds of {experiment} are fixed; leave --seeds out.")
     chosen = cast(Experiment, importlib.import_module(EXPERIMENTS[experiment]))
     if not from_records:
-        chosen.run(results, Effort(only, workers, device, seeds))
+        effort = Effort(only, workers, device, seeds)
+        chosen.run(results, effort)
+        for part in only:
+            if not any(part in name for name in effort.asked):
+                raise XLVINError(f'Nothing in {experiment} is named "{part}"; one name is {effort.asked[0]}.')
     figure, page = docs / "figures" / f"{experiment}.png", docs / "experiments" / f"{experiment}.md"
     chosen.figure(results, figure)
     text = chosen.summary(results)

@@ -65,7 +65,10 @@ class Options(TrainConfig):
 
 def parser() -> argparse.ArgumentParser:
     """The options that choose a configuration; every field of it can then be overridden."""
-    options = argparse.ArgumentParser("xlvin train", description=__doc__, add_help=False, allow_abbrev=False)
+    usage = "xlvin train ENVIRONMENT [--agent AGENT] [--trajectories N] [--seeds S] [--OPTION VALUE ...]"
+    options = argparse.ArgumentParser(
+        "xlvin train", usage, description=__doc__, add_help=False, allow_abbrev=False
+    )
     options.add_argument(
         "environment",
         metavar="ENVIRONMENT",
@@ -142,6 +145,8 @@ def main(argv: list[str]) -> int:
     folder = chosen.folder or default_folder(config)
     if not chosen.json:
         announce(config, folder)
+        if folder.is_dir() and kept_rounds(folder) >= config.budget.rounds:
+            print("this run is finished already, nothing is left to train", file=sys.stderr)
     try:
         with training_progress(config, chosen.json, chosen.device) as progress:
             result = run(config, folder, chosen.device, progress, track=chosen.track)

@@ -106,10 +106,13 @@ class Environment:
             raise self._failure(f"at step {len(self.taken)}", error) from error
 
     def replay(self, seed: int, actions: Sequence[Action]) -> Array:
-        """Return to the point that `actions` lead to from `reset(seed)`."""
-        observation = self.reset(seed)
+        """Return to the point that `actions` lead to from `reset(seed)`, or to where the episode ends."""
+        observation, ended = self.reset(seed), False
         for action in actions:
-            observation = self.step(action)[0]
+            if ended:
+                break
+            observation, _, terminated, truncated = self.step(action)
+            ended = terminated or truncated
         return observation
 
     def render(self) -> Array | None:
@@ -245,7 +248,9 @@ def _observation(name: str, space: spaces.Space[Any]) -> tuple[tuple[int, ...], 
         channels_first = space.shape[0] <= space.shape[2]
         image = space.shape if channels_first else (space.shape[2], *space.shape[:2])
         if min(image[1:]) >= SMALLEST_IMAGE:
-            return space.shape, image, "uint8" if space.dtype == np.uint8 else "float32"
+            whole = space.dtype is not None and space.dtype.kind in "iu"
+            is_bytes = whole and space.low.min() >= 0 and space.high.max() <= 255
+            return space.shape, image, "uint8" if is_bytes else "float32"
     return space.shape, (int(np.prod(space.shape)),), "float32"
 
 

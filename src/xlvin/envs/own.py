@@ -23,6 +23,8 @@ LIBRARIES = (
     *(Path(sysconfig.get_paths()[name]) for name in ("stdlib", "purelib", "platlib")),
     Path(__file__).parents[1],
 )
+# What each source has registered: it is executed once, and another may since have taken a name of its.
+_ADDED: dict[str, dict[str, gymnasium.envs.registration.EnvSpec]] = {}
 
 
 def import_source(name: str) -> str:
@@ -32,7 +34,7 @@ def import_source(name: str) -> str:
         return name
     if not source or not registered:
         raise XLVINError(f'"{name}" names no environment; write it like "my_env.py:Name-v0".')
-    before = set(gymnasium.registry)
+    before = dict(gymnasium.registry)
     is_file = source.endswith(".py")
     try:
         if is_file:
@@ -47,11 +49,14 @@ def import_source(name: str) -> str:
             raise XLVINError(f'There is no environment "{name}", as no module {source}; {hint}.') from error
         reason = f"SyntaxError: {error}" if isinstance(error, SyntaxError) else f"{error!r}{place(error)}"
         raise XLVINError(f"{source} could not be imported: {reason}.") from error
+    added = {id_: spec for id_, spec in gymnasium.registry.items() if spec is not before.get(id_)}
+    own = _ADDED.setdefault(str(Path(source).resolve()) if is_file else source, {})
+    own.update(added)
+    gymnasium.registry.update(own)
     if registered not in gymnasium.registry:
-        added = sorted(set(gymnasium.registry) - before)
         if not added:
             raise XLVINError(f'{source} registers no "{registered}"; call gymnasium.register in it.')
-        raise unknown(f"environment in {source} named", registered, added)
+        raise unknown(f"environment in {source} named", registered, sorted(added))
     return registered
 
 

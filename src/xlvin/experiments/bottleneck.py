@@ -64,17 +64,18 @@ def run(results: Path, effort: Effort | None = None, config: BottleneckConfig | 
         "executor_sha256": load_provenance(config.executor)["sha256"],
         "sweeps": len(trace.values) - 1,
     }
+    environment = f"{FAMILY}-{config.states}x{config.actions}"
     for scaling in SCALINGS:
         noise = draw_noise(executor, mdp, trace.final, scaling, generator)
         for name, arm in ARMS.items():
-            if effort and not effort.wants(f"{scaling}/{FAMILY}/{name}"):
+            if effort and not effort.wants(f"{scaling}/{environment}/{name}"):
                 continue
             started = time.perf_counter()
             curves = accuracy(arm, executor, mdp, trace, noise, config.levels).tolist()
             record = Record(
                 experiment=NAME,
                 version=scaling,
-                environment=f"{FAMILY}-{config.states}x{config.actions}",
+                environment=environment,
                 agent=name,
                 seeds=[_entry(number, curve) for number, curve in enumerate(curves)],
                 config=resolved,

@@ -9,7 +9,7 @@ import signal
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any, TypeVar
@@ -29,6 +29,8 @@ class Effort:
     """Where networks live: "cpu" or "cuda"."""
     seeds: int | None = None
     """How many seeds, from 0 on; the experiment's own number by default."""
+    asked: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+    """The names of all parts that the experiment has, once it was run."""
 
     def __post_init__(self) -> None:
         if min(1 if count is None else count for count in (self.workers, self.seeds)) < 1:
@@ -36,6 +38,7 @@ class Effort:
 
     def wants(self, name: str) -> bool:
         """Whether a part of the experiment is to be run."""
+        self.asked.append(name)
         return not self.only or any(part in name for part in self.only)
 
 

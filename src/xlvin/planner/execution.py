@@ -152,24 +152,19 @@ def execute(
         inner = batch * tree.above(depth if every_node else depth - t)
         start = state + nodes if t else state
         sent = torch.addmm(reached_by, start[batch:], processor.sender.weight.T)
-        senders = len(parent)
-        outcome = None if chance is None else chance[:senders]
-        updated = step.sparse(
-            start[:inner], sent, Family(parent, children[:inner], action[:senders], outcome)
-        )
+        updated = step.sparse(start[:inner], sent, Family(parent, children[:inner], action, chance))
         own, childless = nodes[:inner], childless[:inner]
         if stays:  # half the time of a choice, and a fraction of its gradient's
             updated = updated - childless if t else updated
         else:
-            updated = updated if norm is None else norm(updated)
-            updated = torch.where(is_parent[:inner], updated, own)
+            parents = is_parent[:inner]
+            # Before norm, too: what no child told may be -inf.
+            updated = torch.where(parents, updated, own)
+            updated = updated if norm is None else torch.where(parents, norm(updated), own)
         if every_node:
             state = torch.cat((updated, nodes[inner:]))
         else:  # the last level has said all it knows
-            state, nodes, parent, reached_by = (
-                updated,
-                own,
-                parent[: inner - batch],
-                reached_by[: inner - batch],
-            )
+            senders = inner - batch
+            state, nodes, parent, action = updated, own, parent[:senders], action[:senders]
+            reached_by, chance = reached_by[:senders], None if chance is None else chance[:senders]
     return state.view(-1, batch, state.shape[-1])

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 RowFunction = Callable[..., Tensor]
 
@@ -57,6 +58,7 @@ class _Pieces(torch.autograd.Function):
         ctx.save_for_backward(*inputs[3:])
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         wanted = ctx.needs_input_grad[3:]
         shared = [_leaf(*pair) for pair in zip(ctx.saved_tensors, wanted, strict=True)][ctx.split :]

@@ -115,16 +115,19 @@ def override(config: TrainConfig, settings: dict[str, Any]) -> TrainConfig:
     """
     home = {field.name: place for place in SEARCHED for field in fields(getattr(config, place))}
     known = [*home, *PARTS, "evaluation_episodes"]
+    whole: dict[str, Any] = {}
+    some: dict[str, dict[str, Any]] = {}  # by part: what is set together is checked together
     for name, value in settings.items():
         if name in PARTS and isinstance(value, dict):
-            config = replace(config, **{name: _with(getattr(config, name), value)})
+            some.setdefault(name, {}).update(value)
         elif name in home:
-            config = replace(config, **{home[name]: _with(getattr(config, home[name]), {name: value})})
+            some.setdefault(home[name], {})[name] = value
         elif name in known:
-            config = replace(config, **{name: value})
+            whole[name] = value
         else:
             raise _missing(name, known)
-    return check_imagination(config)
+    parts = {name: _with(whole.get(name, getattr(config, name)), changed) for name, changed in some.items()}
+    return check_imagination(replace(config, **whole | parts))
 
 
 def check_imagination(config: TrainConfig) -> TrainConfig:

@@ -128,7 +128,10 @@ class PPOConfig:
                 "V-trace corrects estimates made anew in every epoch; turn recompute on as well."
             )
         if self.first_discount is not None and not 0.0 <= self.first_discount <= self.discount < 1.0:
-            raise XLVINError("The first discount must lie between 0 and the discount, and that below 1.")
+            raise XLVINError(
+                f"The first discount, {self.first_discount}, must lie between 0 and the discount, "
+                f"{self.discount}, and that below 1; set both, or no first discount."
+            )
 
     def refuse(self, names: Sequence[str], place: str) -> None:
         """Say so if one of these options is set in a place that does not have it."""
@@ -158,7 +161,8 @@ class ImaginationConfig:
     horizon: int = 80
     """Steps of every branch; one that ends is followed by another."""
     initial_share: float = 0.5
-    """Branches that begin where episodes do; the others begin at any seen state."""
+    """Branches that begin where episodes do, or, if data is counted in transitions, rounds of it; the others
+    begin at any seen state."""
     support: float = 10.0
     """Last round: a branch this far from all seen states, in units of their own distance, ends badly."""
     curiosity: float = 3.0

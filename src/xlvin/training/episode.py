@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -87,10 +88,12 @@ def play(agent: Agent, environment: str, seed: int, steps: int) -> Episode:
 
 def _stage(name: str, bins: tuple[int, ...] | None) -> Environment:
     """The environment with frames where it can draw them, without where it cannot."""
-    try:
-        return Environment(name, {"render_mode": "rgb_array"}, bins)
-    except XLVINError:
-        return Environment(name, bins=bins)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it has no such mode is expected
+        try:
+            return Environment(name, {"render_mode": "rgb_array"}, bins)
+        except XLVINError:
+            return Environment(name, bins=bins)
 
 
 @torch.inference_mode()

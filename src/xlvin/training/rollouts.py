@@ -50,8 +50,12 @@ class Actor:
 
     def replay(self, actions: Sequence[Action], expected: Array) -> None:
         """Return to where these actions led in the current episode."""
-        self._go_to(actions)
-        if not np.array_equal(self.observation, expected):
+        try:
+            self._go_to(actions)
+            repeated = np.array_equal(self.observation, expected) and len(self.taken()) == len(actions)
+        except RunFailedError:  # what is left of it goes wrong elsewhere in its world
+            repeated = False
+        if not repeated:
             warnings.warn(
                 f"{self.environment.name} did not repeat itself from the same seed and actions; "
                 "the resumed run goes on from a new episode and will differ from one that was never stopped.",
@@ -200,8 +204,8 @@ class Actors:
             "action": np.concatenate(taken),
         }
 
-    def restore(self, state: dict[str, Array]) -> None:
-        """Return every environment to a stored state by playing its episode again."""
+    def restore(self, state: dict[str, Array], round_: int) -> None:
+        """Return every environment to its state before a round by playing its episode again."""
         length, action = state["length"], state["action"]
         known = np.isfinite(action) if self.shapes.vectors else (action >= 0) & (action < self.shapes.actions)
         if (
@@ -213,7 +217,8 @@ class Actors:
             raise XLVINError("The stored episodes make no sense; train anew in another folder.")
         taken = np.split(action, np.cumsum(length)[:-1])
         for index, actor in enumerate(self.all):
-            actor.episode, actor.total = int(state["episode"][index]), float(state["total"][index])
+            actor.round, actor.episode = round_, int(state["episode"][index])
+            actor.total = float(state["total"][index])
             actor.replay(taken[index].tolist(), state["observation"][index])
 
     def close(self) -> None:

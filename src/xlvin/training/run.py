@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import time
+import warnings
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -153,7 +154,7 @@ def open_run(folder: Path) -> tuple[TrainConfig, list[Agent]]:
     stored = metadata.get("config")
     config = TrainConfig.from_dict(stored if isinstance(stored, dict) else {})
     weights = {name.removeprefix("weights."): t for name, t in tensors.items() if name.startswith("weights.")}
-    if any(len(weight) != config.seeds for weight in weights.values()):
+    if any(weight.shape[:1] != (config.seeds,) for weight in weights.values()):
         raise XLVINError(f"{path} does not hold weights for {config.seeds} seeds; train it anew.")
     description = {"config": asdict(config.network), "executor": metadata.get("executor")}
     agents = [
@@ -167,7 +168,12 @@ def open_run(folder: Path) -> tuple[TrainConfig, list[Agent]]:
 def kept_rounds(folder: Path) -> int:
     """How many whole rounds the last checkpoint in a run's folder has; 0 if there is none."""
     path = folder / CHECKPOINT
-    return int(_checkpoint(path)[0]["round"]) if path.exists() else 0
+    if not path.exists():
+        return 0
+    round_ = _checkpoint(path)[0].get("round")
+    if round_ is None or round_.numel() != 1:
+        raise XLVINError(f"{path} does not say how far it is; remove the folder {folder} and train anew.")
+    return int(round_)
 
 
 def _checkpoint(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -235,6 +241,8 @@ def train_in(
         if metadata != description:
             raise XLVINError(f"{path} belongs to another run; choose another folder with --folder.")
         trainer.restore(tensors, str(path))
+    if not trainer.finished:
+        (folder / EVALUATION).unlink(missing_ok=True)  # of what these agents were before
     saved, written = trainer.round, time.monotonic()
     good = trainer.state()
     with contextlib.closing(_Log(folder, trainer.config, trainer.round, track)) as log:
@@ -261,13 +269,14 @@ def _open(folder: Path, trainer: Trainer | FrameTrainer) -> dict[str, Any]:
     resolved = {"format": FORMAT, "config": asdict(trainer.config), "executor": executor}
     description: dict[str, Any] = json.loads(json.dumps(resolved))
     digest = executor_hash(trainer.config)
+    source = source_file(trainer.config.environment)
     if not (folder / CONFIG).exists():
-        source = source_file(trainer.config.environment)
         content = {
             "config": description["config"],
             "executor": executor,
             "executor_sha256": digest,
             "environment_file": None if source is None else str(source),
+            "environment_sha256": _file_hash(source),
             "provenance": provenance(),
         }
         write_json(folder / CONFIG, content)
@@ -282,7 +291,18 @@ def _open(folder: Path, trainer: Trainer | FrameTrainer) -> dict[str, Any]:
             f"The run in {folder} has another executor than {trainer.config.network.executor} holds now; "
             "choose another folder with --folder, or put the old file back."
         )
+    if source is not None and stored.get("environment_sha256", now := _file_hash(source)) != now:
+        warnings.warn(
+            f"{source.name} has changed since the run in {folder} began, whose training so far is kept; to "
+            "train anew, remove that folder or choose another with --folder.",
+            stacklevel=2,
+        )
     return description
+
+
+def _file_hash(path: Path | None) -> str | None:
+    """What a file's content is known by; None if there is none."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path is not None and path.is_file() else None
 
 
 def _stored(folder: Path) -> dict[str, Any]:
@@ -382,8 +402,8 @@ def _lines(path: Path, done: int) -> list[str]:
     """The whole lines of the first `done` rounds."""
     if not path.exists():
         return []
-    lines = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
     try:
+        lines = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
         return [line for line in lines if json.loads(line)["round"] <= done]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise XLVINError(f"{path} is damaged; remove it, or choose another folder with --folder.") from error

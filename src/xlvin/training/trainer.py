@@ -249,7 +249,8 @@ class Trainer:
         check_tensors(source, fixed, {n: t for n, t in expected.items() if not n.startswith(REPLAY)})
         groups = grouped(tensors)
         if "actors" in groups:
-            self.actors.restore({name: tensor.numpy() for name, tensor in groups["actors"].items()})
+            actors = {name: tensor.numpy() for name, tensor in groups["actors"].items()}
+            self.actors.restore(actors, int(tensors["round"]))
         self.stack.load(groups["weights"])
         self.learner.optimiser.restore(groups["optimiser"])
         self.observed.restore({name: tensor.numpy() for name, tensor in groups["observed"].items()})

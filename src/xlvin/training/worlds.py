@@ -122,9 +122,10 @@ class Worlds:
         columns = {"": states, "delta_": seen.next_observation - states, "reward_": seen.reward}
         for name, values in columns.items():
             frozen[f"{name}mean"][index], frozen[f"{name}scale"][index] = mean_and_scale(values)
-        low, high = states.amin(0), states.amax(0)
+        every = torch.cat((states, seen.next_observation))  # some features change only when an episode ends
+        low, high = every.amin(0), every.amax(0)
         frozen["low"][index], frozen["high"][index] = low, high
-        frozen["binary"][index] = ((states == low) | (states == high)).all(0)
+        frozen["binary"][index] = ((every == low) | (every == high)).all(0)
 
     @torch.no_grad()
     def _start_linear(self, index: int, seen: Seen) -> None:
