@@ -64,7 +64,7 @@ def demo(seeds: int = 5, trajectories: int = 10, episodes: int = 100, folder: Pa
     commands = {
         f"xlvin evaluate {folder}": "score it again",
         f"xlvin show {folder} --seed {seed}": "step through an episode and its plans",
-        f"xlvin train {ENVIRONMENT} --seeds {seeds} --agent ppo": "as much data, no planner",
+        f"xlvin train {ENVIRONMENT} --seeds {seeds} --agent ppo-imagine": "as much data, no tree",
         f"xlvin train Acrobot-v1 --seeds {seeds}": "another task",
     }
     for command, purpose in commands.items():

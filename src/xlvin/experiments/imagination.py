@@ -17,7 +17,7 @@ from xlvin.training.presets import CONTROL, preset
 NAME = "imagination"
 SEEDS = 24
 SIDE_BY_SIDE = 1  # seeds that train together on a CPU: recorded steps of one are as fast as those of several
-AGENT = "xlvin-imagine"
+AGENT, TREELESS = "xlvin-imagine", "ppo-imagine"
 # The agent, with an untrained executor, without a tree, in its own latent model, and with an aligned tree.
 AGENTS = (
     AGENT,
@@ -151,12 +151,14 @@ def headline(results: Path) -> str:
     full = {
         row["environment"]: row for row in rows(results) if row["version"] == FULL and row["agent"] == AGENT
     }
+    treeless = [row for row in rows(results) if row["version"] == FULL and row["agent"] == TREELESS]
     tuned = [row for row in tables.rows(_table1(results)) if row["version"] == "tuned"]
     lines: list[tables.Row] = [
         {"": AGENT} | {name: _cell(row) for name, row in full.items()},
         {"": "its worst seed"}
         | {row["environment"]: f"{row['worst']:.1f}" for row in _with_worst(results, [*full.values()])},
         {"": "seeds"} | {name: str(row["seeds"]) for name, row in full.items()},
+        {"": f"{TREELESS}, no tree"} | {row["environment"]: _cell(row) for row in treeless},
     ]
     for agent in ("xlvin-r", "ppo"):
         lines.append(

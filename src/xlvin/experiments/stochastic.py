@@ -141,8 +141,16 @@ def _percent(row: tables.Row) -> str:
 
 def figure(results: Path, path: Path) -> None:
     """Every seed of every agent in every world, and the bed's accuracy by depth."""
-    from xlvin.report.seed_figure import OURS, draw_seeds, new_figure, save_panels
+    from xlvin.report.seed_figure import OTHER, OURS, draw_seeds, new_figure, save_panels
 
+    styles = {  # the label, the colour, the line
+        "aligned-1": ("aligned, one outcome", OTHER, "-"),
+        "aligned-2": ("aligned, two", "#9ecae1", "-"),
+        "aligned-3": ("aligned, three", OURS, "-"),
+        "aligned-3-deterministic-executor": ("the same, executor of certain worlds", "black", ":"),
+        "paper-1": ("the paper's wiring, one", OTHER, "--"),
+        "paper-3": ("the paper's wiring, three", OURS, "--"),
+    }
     records = read_all(results, NAME)
     worlds = [(name, version) for name, budgets in BUDGETS.items() for version in budgets]
     picture = new_figure(3.0 * (len(worlds) + 1), 4.2)
@@ -152,12 +160,15 @@ def figure(results: Path, path: Path) -> None:
         draw_seeds(axis, scores, AGENTS, dict.fromkeys(TWINS.values(), OURS), turn=60.0)
         if name in OPTIMUM:
             axis.axhline(OPTIMUM[name], color="black", lw=0.8, ls=":")
-        axis.set_title(f"{name.removeprefix('xlvin/')}, {version}", fontsize=9)
+        episodes = int(version.removeprefix("episodes-"))
+        axis.set_title(f"{name.removeprefix('xlvin/')}, {episodes:,} episodes", fontsize=9)
     for arm in bed.ARMS:
         curve = [r for r in tables.rows(records) if (r["version"], r["agent"]) == (BED, arm)]
         if curve:
             depths = [int(row["environment"].removeprefix("depth-")) for row in curve]
-            last.plot(depths, [100 * row["mean"] for row in curve], marker="o", ms=4, label=arm)
+            label, colour, line = styles[arm]
+            shares = [100 * row["mean"] for row in curve]
+            last.plot(depths, shares, line, color=colour, marker="o", ms=4, label=label)
     last.set_title("Gambles: optimal decisions (%)", fontsize=9)
     last.set_xticks(DEPTHS, [f"depth {depth}" for depth in DEPTHS], fontsize=7)
     if last.lines:

@@ -1,4 +1,7 @@
-"""The figure of the continual maze: held-out success after each level, up to the one that is failed."""
+"""The figure of the continual maze: held-out success after each level, up to the one that is failed.
+
+A panel per size of maze has the tuned agents and the paper's; another has those trained for other returns.
+"""
 
 from __future__ import annotations
 
@@ -28,22 +31,33 @@ STYLES = {
     ("tuned", "gppn"): Style("GPPN", GPPN),
     ("tuned", "cnn"): Style("CNN", CNN),
 }
+# Versions that differ in what is learned, and the agents that they are held against.
+OTHER_RETURNS = ("discounted", "valued")
+COMPARED = ("xlvin", "ppo", "vin")
 
 
 def draw(records: Sequence[Record], path: Path) -> None:
-    """A panel per size of maze."""
+    """Draw all records."""
     known = {(record.version, record.environment, record.agent): record for record in records}
     for version, _, agent in known:
         if (version, agent) not in STYLES:
             raise XLVINError(f"The figure has no style for {version}/{agent}; add one to STYLES.")
     sizes = sorted({record.environment for record in records}, key=lambda name: int(name.partition("x")[0]))
-    picture = Figure(figsize=(5.2 * len(sizes), 4.6), layout="constrained")
-    panels = picture.subplots(1, len(sizes), squeeze=False)[0]
-    for axes, size in zip(panels, sizes, strict=True):
-        for (version, agent), style in STYLES.items():
-            if (version, size, agent) in known:
-                _curve(axes, known[version, size, agent], style)
-        axes.set_title(f"{size.replace('x', ' × ')} mazes", loc="left", fontsize=11, fontweight="bold")
+    shown = {
+        f"{size.replace('x', ' × ')} mazes": [r for r in records if r.environment == size and not _other(r)]
+        for size in sizes
+    }
+    for size in dict.fromkeys(record.environment for record in records if _other(record)):
+        beside = [known[key] for agent in COMPARED if (key := ("tuned", size, agent)) in known]
+        others = [record for record in records if record.environment == size and _other(record)]
+        shown[f"{size.replace('x', ' × ')}, other returns"] = [*beside, *others]
+    picture = Figure(figsize=(4.4 * len(shown), 4.6), layout="constrained")
+    panels = picture.subplots(1, len(shown), squeeze=False)[0]
+    for axes, (title, drawn) in zip(panels, shown.items(), strict=True):
+        chosen = {(record.version, record.agent): record for record in drawn}
+        for names in [names for names in STYLES if names in chosen]:
+            _curve(axes, chosen[names], STYLES[names])
+        axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
         axes.set(xlabel="after passing level", ylim=(0, 102))
         axes.xaxis.get_major_locator().set_params(integer=True)
         bare(axes)
@@ -53,6 +67,10 @@ def draw(records: Sequence[Record], path: Path) -> None:
         handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False, fontsize=9
     )
     save(picture, path)
+
+
+def _other(record: Record) -> bool:
+    return record.version in OTHER_RETURNS
 
 
 def _curve(axes: Axes, record: Record, style: Style) -> None:
@@ -69,7 +87,9 @@ def _curve(axes: Axes, record: Record, style: Style) -> None:
     low, high = [min(values) for values in by_level], [max(values) for values in by_level]
     axes.fill_between(levels, low, high, color=style.colour, alpha=0.15, linewidth=0)
     means = [float(np.mean(values)) for values in by_level]
-    axes.plot(levels, means, style.line, color=style.colour, label=style.label, linewidth=1.8)
+    # A single point has no line to be seen in the legend.
+    marker = "x" if longest == 1 else None
+    axes.plot(levels, means, style.line, color=style.colour, label=style.label, linewidth=1.8, marker=marker)
     for entry, curve in zip(record.seeds, curves, strict=True):
         if curve and not entry["levels"][-1]["passed"]:
             axes.plot(len(curve), curve[-1], "x", color=style.colour, markersize=7, markeredgewidth=2)
