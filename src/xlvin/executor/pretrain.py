@@ -61,9 +61,11 @@ class PretrainConfig:
     learning_rate: float = 5e-3
     """Adam's first learning rate (Deac et al. 2020)."""
     beta2: float = 0.99
-    """Adam's decay of squared gradients; with the usual 0.999 the error ends 25 times higher (after 4,000 steps)."""
+    """Adam's decay of squared gradients; with the usual 0.999 the error after 4,000 iterations is 25
+    times higher."""
     schedule: Literal["cosine", "linear", "constant"] = "cosine"
-    """How the learning rate falls to zero; without a fall the error ends 65 times higher (after 4,000 steps)."""
+    """How the learning rate falls to zero; without a fall the error after 4,000 iterations is 65 times
+    higher."""
     validations: int = 10
     """How often held-out MDPs are measured, evenly over training."""
     validation_count: int = 64
