@@ -1,4 +1,4 @@
-"""Learning curves: a panel per task, a line per agent, bands over seeds, and the seeds where they are few."""
+"""Learning curves: a panel per task, a line per agent, and its seeds, or a band where they are many."""
 
 from __future__ import annotations
 
@@ -65,10 +65,11 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
     for agent, curves in panel.curves.items():
         colour = COLOURS.get(agent, ANY_OTHER)
         x = panel.transitions * (np.arange(curves.shape[1]) + 1) / curves.shape[1] / 1e6
-        low, high = band(curves)
-        axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
         if len(curves) <= FEW:
             axes.plot(x, curves.T, color=colour, linewidth=0.7, alpha=0.6)
+        else:
+            low, high = band(curves)
+            axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
         axes.plot(x, curves.mean(0), color=colour, linewidth=2.2, label=agent)
     counts = sorted({len(curves) for curves in panel.curves.values()})
     many = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

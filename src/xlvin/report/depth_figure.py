@@ -15,6 +15,8 @@ from xlvin.report.tables import Row
 WIDTHS = {"full": "#D55E00", "beam-8": "#56B4E9", "beam-16": "#0072B2"}
 ACTIONS = {2: "#E69F00", 4: "#009E73", 9: "#0072B2", 18: "#CC79A7"}
 
+COLUMNS = 3
+
 
 def save_depth_figure(
     path: Path, cost: Sequence[Row], bed: Sequence[Row], control: Sequence[Row], bar: float
@@ -22,14 +24,17 @@ def save_depth_figure(
     """Draw rows with depth, width and ratio, or mean, low and high; as many panels as there is to show."""
     environments = list(dict.fromkeys(row["environment"] for row in control))
     panels = 2 + bool(bed) + len(environments)
-    drawing = Figure(figsize=(3.7 * panels, 4.2), layout="constrained")
-    axes = list(drawing.subplots(1, panels, squeeze=False)[0])
+    rows = -(-panels // COLUMNS)
+    drawing = Figure(figsize=(4.2 * COLUMNS, 3.8 * rows), layout="constrained")
+    axes = list(drawing.subplots(rows, COLUMNS, squeeze=False).ravel())
     for batch in (1, 32):
         _cost(axes.pop(0), [row for row in cost if row["batch"] == batch and row["actions"] == 18], bar)
     if bed:
         _bed(axes.pop(0), bed)
     for environment in environments:
         _control(axes.pop(0), [row for row in control if row["environment"] == environment])
+    for empty in axes:
+        empty.set_visible(False)
     save(drawing, path, dpi=150)
 
 
@@ -72,7 +77,7 @@ def _control(axes: Axes, table: Sequence[Row]) -> None:
         _line(axes, curve, "mean", WIDTHS[name], ":" if name == "full" else "-", name.replace("-", " "))
         _band(axes, curve, WIDTHS[name], 1.0)
     axes.legend(frameon=False, fontsize=8)
-    _frame(axes, table[0]["environment"], "return")
+    _frame(axes, table[0]["environment"], "return", max(row["depth"] for row in table))
 
 
 def _line(
@@ -87,8 +92,8 @@ def _band(axes: Axes, table: Sequence[Row], colour: str, scale: float) -> None:
     axes.fill_between([row["depth"] for row in table], low, high, color=colour, alpha=0.15, linewidth=0)
 
 
-def _frame(axes: Axes, title: str, what: str) -> None:
+def _frame(axes: Axes, title: str, what: str, deepest: int = 10) -> None:
     axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
     axes.set(xlabel="K, depth of the tree", ylabel=what)
-    axes.set_xticks(range(1, 11))
+    axes.set_xticks(range(1, deepest + 1))
     bare(axes)
