@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from xlvin.report.statistics import FEWEST
 from xlvin.report.styles import bare, save
 
 Array = NDArray[np.float64]
@@ -30,13 +29,10 @@ class Panel:
     transitions: float  # at the last point
 
 
-def band(curves: Array, confidence: float = 0.95, resamples: int = 2000) -> tuple[Array, Array]:
-    """The bootstrap interval of the mean at every point of curves [seeds, points]; of few seeds the range."""
-    if len(curves) < FEWEST:
-        return curves.min(0), curves.max(0)
-    draws = np.random.default_rng(0).integers(len(curves), size=(resamples, len(curves)))
-    tail = (1.0 - confidence) / 2.0
-    low, high = np.quantile(curves[draws].mean(1), (tail, 1.0 - tail), axis=0)
+def band(curves: Array) -> tuple[Array, Array]:
+    """The 95 % bootstrap interval of the mean at every point of curves [seeds, points]."""
+    draws = np.random.default_rng(0).integers(len(curves), size=(2000, len(curves)))
+    low, high = np.quantile(curves[draws].mean(1), (0.025, 0.975), axis=0)
     return low, high
 
 
