@@ -88,13 +88,20 @@ def test_a_second_time_it_shows_what_is_there(
 
 def test_the_telling_moment_is_where_imagined_values_differ_most(told: str, folder: Path) -> None:
     agent = xlvin.load(folder, seed=1)
-    moment = telling_moment(agent, seed=1)
+    moment, missed = telling_moment(agent, seed=1)
     environment, spreads, ended = Environment("CartPole-v0"), [], False
     observation = environment.reset(derive_seed(1, "demo"))
+    embeddings, imagined = [], []
     while not ended:
-        spreads.append(np.ptp(agent.plan(observation).levels[-1].value))
-        observation, _, *ends = environment.step(int(agent.predict(observation)[0]))
+        levels, action = agent.plan(observation).levels, int(agent.predict(observation)[0])
+        spreads.append(np.ptp(levels[-1].value))
+        embeddings.append(levels[0].embedding[0])
+        imagined.append(levels[1].embedding[action])
+        observation, _, *ends = environment.step(action)
         ended = any(ends)
+    real, off = np.diff(embeddings, axis=0), np.array(imagined[:-1]) - embeddings[1:]
+    ratios = np.linalg.norm(off, axis=1) / np.linalg.norm(real, axis=1)
+    assert missed == pytest.approx(np.median(ratios), rel=1e-4)
     assert moment.step == np.argmax(spreads)
     assert np.ptp(moment.plan.levels[-1].value) == max(spreads)
     assert moment.frame is not None

@@ -15,9 +15,7 @@ class ImaginedLevel:
     """The M nodes at one depth of the tree."""
 
     embedding: Array  # [M, k], h
-    executed: (
-        Array  # [M, w], chi after the K steps of this plan; where scalars are planned [M, A], each node's Q
-    )
+    executed: Array  # [M, w], chi after the K steps of this plan; of scalar plans [M, A], each node's Q
     value: Array  # [M], the agent's value of the node, planned from it; if aligned, as decoded in this tree
     policy: Array  # [M, A], the agent's probabilities at the node, planned from it
     parent: Array  # [M] int64: index into the level above; -1 at the root

@@ -53,9 +53,8 @@ def bind(executor: Executor, mdp: TabularMDP) -> Step:
             message = torch.addmm(constant, torch.stack((flat[reached], own), -1), pair)
             message = processor.activate(message).view(inputs.shape)
             total = total + message if len(branches) == 1 else torch.addcmul(total, message, weight)
-        state = total.amax(0) + _outer(
-            flat, encoder[:, 0]
-        )  # the node's own value is the same for all actions
+        # The node's own value is the same for all actions.
+        state = total.amax(0) + _outer(flat, encoder[:, 0])
         change: Tensor = executor.decoder(state)
         return values + change.view(values.shape)
 

@@ -1,1 +1,1 @@
-"""One file per table or figure of the paper."""
+"""One module per table or figure, and what they share: cells, worker processes, runs, tuning, sweeps."""

@@ -40,9 +40,8 @@ class Cell:
 class Outcome:
     """What came of it."""
 
-    seeds: list[
-        dict[str, Any]
-    ]  # seed, score, steps (environment steps that training used), last training return
+    # Of each: seed, score, steps (of the environment, used by training), last training return.
+    seeds: list[dict[str, Any]]
     config: dict[str, Any]  # resolved, without the seeds
     seconds: float
 

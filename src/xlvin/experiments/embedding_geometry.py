@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from scipy.stats import spearmanr
 from torch import Tensor
 
 from xlvin.agents.networks import XLVINAgent
@@ -105,8 +105,7 @@ def order(agent: XLVINAgent, mazes: Mazes) -> float:
         away = (embedding - embedding[distance == 0]).norm(dim=1).numpy()
         others = distance > 0
         if len(np.unique(distance[others])) > 1:
-            ranks = [_ranks(numbers[others]) for numbers in (away, distance)]
-            found.append(float(np.corrcoef(ranks[0], ranks[1])[0, 1]))
+            found.append(float(spearmanr(away[others], distance[others]).statistic))
     if not found:
         raise XLVINError("No maze has cells at different distances; measure more mazes.")
     return round(float(np.mean(found)), 4)
@@ -145,12 +144,6 @@ def _embed(agent: XLVINAgent, maze: Mazes) -> tuple[Tensor, Tensor]:
     device = next(agent.parameters()).device
     place = (maze.distance[0] >= 0).flatten().nonzero().squeeze(-1)
     return place, agent.embed(observe(scenes(maze).to(device), place.to(device))).cpu()
-
-
-def _ranks(numbers: NDArray[Any]) -> NDArray[Any]:
-    """Places in ascending order; equal numbers share the middle of theirs."""
-    _, place, count = np.unique(numbers, return_inverse=True, return_counts=True)
-    return (np.cumsum(count) - 0.5 * (count - 1))[place]
 
 
 def _rounded(points: Tensor) -> list[list[float]]:

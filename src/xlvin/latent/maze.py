@@ -60,11 +60,10 @@ class RecurrentMazeEncoder(nn.Module):
         for _ in range(self.passes):
             state = (self.again(state) + entry).relu()
         width = maps.shape[-1] + 2
-        row, column = agent // maps.shape[-1], agent % maps.shape[-1]
         window = torch.arange(3, device=image.device)
-        cells = ((row.unsqueeze(1) + window) * width).unsqueeze(2) + (column.unsqueeze(1) + window).unsqueeze(
-            1
-        )
+        rows = (agent // maps.shape[-1]).unsqueeze(1) + window
+        columns = (agent % maps.shape[-1]).unsqueeze(1) + window
+        cells = (rows * width).unsqueeze(2) + columns.unsqueeze(1)
         padded = nn.functional.pad(state, (1, 1, 1, 1)).flatten(2)  # [B, F, (H + 2)(W + 2)]
         near = padded.gather(2, cells.view(-1, 1, 9).expand(-1, padded.shape[1], -1))
         return cast(Tensor, self.linear(near.flatten(1)).view(*image.shape[:-3], -1))

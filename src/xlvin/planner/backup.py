@@ -58,10 +58,9 @@ class ScalarTree(nn.Module):
         levels = grow(transition, embedding, self.depth - 1)
         sizes = [len(level) for level in levels]
         nodes = torch.cat(levels)  # [N, B, k], all but the leaves
-        rewards = (
-            cast(Tensor, self.reward(nodes)).movedim(-1, 1).split_with_sizes(sizes)
-        )  # [M, A, B] per level
-        values = cast(Tensor, self.value(nodes)).squeeze(-1).split_with_sizes(sizes)  # [M, B] per level
+        # Per level [M, A, B] and [M, B].
+        rewards = cast(Tensor, self.reward(nodes)).movedim(-1, 1).split_with_sizes(sizes)
+        values = cast(Tensor, self.value(nodes)).squeeze(-1).split_with_sizes(sizes)
         # A leaf's value is linear in T's features: its embedding need not exist.
         weight = self.value.weight @ transition.output.weight
         bias = self.value.weight @ transition.output.bias

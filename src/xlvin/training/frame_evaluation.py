@@ -48,6 +48,5 @@ def _play(agent: Agent, games: AtariGames, seed: int, episodes: int, device: tor
         seen = games.receive()
         for game in seen.finished:
             scores[game.number].append(game.score)
-    return [score for of_game in zip(*(row[:each] for row in scores), strict=True) for score in of_game][
-        :episodes
-    ]
+    turns = zip(*(row[:each] for row in scores), strict=True)
+    return [score for of_games in turns for score in of_games][:episodes]

@@ -203,11 +203,9 @@ class Imagination:
         rewards show the way, and what the agent does not know is no better than what it does.
         """
         config = self.config
-        if isinstance(self.worlds, CountedWorlds):  # what was never tried is known, and runs out
-            limits = [config.support if last else config.curiosity] * len(self.seeds)
-            return torch.tensor(limits, device=self.learner.stack.flat.device).unsqueeze(1)
+        runs_out = isinstance(self.worlds, CountedWorlds)  # what was never tried is known there
         limits = [
-            config.support if last else config.curiosity if seen.no_state_pays else torch.inf
+            config.support if last else config.curiosity if runs_out or seen.no_state_pays else torch.inf
             for seen in self.replay.seeds
         ]
         return torch.tensor(limits, device=self.learner.stack.flat.device).unsqueeze(1)
