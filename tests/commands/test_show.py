@@ -71,6 +71,7 @@ def test_the_page_is_one_small_file(runs: Path, tmp_path: Path, capsys: pytest.C
     assert main(["show", str(runs / "corridor"), "--episode-seed", "11", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["path"] == str(page)
+    assert told["steps_off"] > 0.0
     assert (told["environment"], told["agent"], told["seed"], told["episode_seed"]) == (
         CORRIDOR,
         "xlvin-r",

@@ -56,7 +56,8 @@ def show(
         config = replace(config, environment=environment)
     episode = play(agent, config.environment, chosen, steps)
     path = output or run / "show.html"
-    write_show_page(path, episode, subject(run, config, agent, seed, unfinished(done, rounds).strip()))
+    who = subject(run, config, agent, seed, unfinished(done, rounds).strip())
+    missed = write_show_page(path, episode, who)
     count, total = len(episode.moments), sum(moment.reward for moment in episode.moments)
     if as_json:
         about = {"environment": config.environment, "agent": config.agent, "seed": seed}
@@ -66,6 +67,7 @@ def show(
             "return": total,
             "end": episode.end,
             "episode_seed": chosen,
+            "steps_off": missed,
             "round": done,
             "rounds": rounds,
         }
@@ -75,6 +77,8 @@ def show(
     steps_told = f"{count} step{'s' if count > 1 else ''}, return {number(total)}{cut}"
     state = unfinished(done, rounds)
     print(f"{config.agent} (seed {seed}) on {config.environment}{state}: {steps_told}")
+    if missed is not None:
+        print(f"  an imagined state lies {missed:.2g} real steps from the one that follows (median)")
     print(f"  episode seed {chosen}\n  {path}")
 
 
