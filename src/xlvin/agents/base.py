@@ -235,8 +235,8 @@ class Agent(nn.Module, ABC):
         unnoticed: call `record_anew` after a change of those.
         """
         batch, single = self._read(observation)
-        logits = self._recorded(batch if len(batch) else np.zeros_like(batch, shape=(1, *batch.shape[1:])))[0]
-        logits = logits[: len(batch)]
+        some = batch if len(batch) else np.zeros_like(batch, shape=(1, *batch.shape[1:]))
+        logits = self._recorded(some)[0][: len(batch)]
         chosen = self.native(self._choose(logits, deterministic))
         return (chosen[0] if single else chosen), None
 

@@ -15,6 +15,7 @@ from xlvin.envs.environment import Environment
 from xlvin.experiments.table1 import PAPER
 from xlvin.report.plan_figure import save_plan_figure
 from xlvin.report.plan_layout import Plan
+from xlvin.report.show_data import steps_off
 from xlvin.report.statistics import summarise
 from xlvin.report.tables import plain
 from xlvin.training.presets import preset
@@ -119,9 +120,9 @@ def telling_moment(agent: Agent, seed: int) -> tuple[Moment, float]:
     while not ended:
         plan = agent.plan(observation)
         if before is not None:
-            here, (root, children) = plan.levels[0].embedding[0], before.levels[:2]
-            imagined = children.embedding[children.action == root.policy[0].argmax()][0]
-            missed.append(np.linalg.norm(imagined - here) / np.linalg.norm(root.embedding[0] - here))
+            root, children = before.levels[:2]
+            imagined = children.embedding[children.action == root.policy[0].argmax()]
+            missed.append(steps_off(imagined, root.embedding[0], plan.levels[0].embedding[0]))
         before = plan
         spread = float(np.ptp(plan.levels[-1].value))
         if spread > widest:
@@ -130,7 +131,7 @@ def telling_moment(agent: Agent, seed: int) -> tuple[Moment, float]:
         step, ended = step + 1, terminated or truncated
     environment.close()
     assert moment is not None
-    return moment, float(np.median(missed))
+    return moment, float(np.median([off for off in missed if off is not None]))
 
 
 def main(argv: list[str]) -> int:

@@ -142,6 +142,15 @@ class Subject:
     state: str = ""  # of a run that is not at its end
 
 
+def steps_off(imagined: Array, now: Array, after: Array) -> float | None:
+    """How far the nearest of imagined successors [n, k] is from the real one [k], in real steps.
+
+    None if nothing was imagined, or nothing moved.
+    """
+    step = float(np.linalg.norm(after - now))
+    return float(np.linalg.norm(imagined - after, axis=-1).min()) / step if len(imagined) and step else None
+
+
 def episode_data(episode: Episode, subject: Subject) -> dict[str, Any]:
     """What the page needs, as JSON can hold it."""
     moments = episode.moments
@@ -212,11 +221,8 @@ class _Tree:
 
     def missed(self, action: int, now: Array, after: Array) -> float | None:
         """How far the imagined successor, or the nearest of several, was from the real one, in real steps."""
-        imagined = self.embedding[(self.depth == 1) & (self.action == action)]
-        step = float(np.linalg.norm(after - now))
-        if not len(imagined) or step == 0.0:
-            return None
-        return float(_short(np.linalg.norm(imagined - after, axis=-1).min() / step))
+        off = steps_off(self.embedding[(self.depth == 1) & (self.action == action)], now, after)
+        return None if off is None else float(_short(off))
 
     def data(self, projection: _Projection, bound: float, most: int) -> dict[str, Any]:
         """The kept nodes, a column per field; features in 1/127 of `bound`."""

@@ -28,8 +28,8 @@ class LatentObjective(Objective):
 class LatentLearner(Learner):
     """The agents of another learner, who learn from embeddings what to do and how good they are.
 
-    Encoder and T stay as they are: imagined steps must not bend the model that imagined them. They have
-    an optimiser of their own: the momentum of the one for real data would keep moving them.
+    Encoder and T stay as they are: imagined steps must not bend the model that imagined them. Imagined
+    steps have an optimiser of their own: the momentum of the one for real data would keep moving them.
     """
 
     def __init__(self, learner: Learner) -> None:
