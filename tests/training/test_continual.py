@@ -11,6 +11,7 @@ from xlvin.errors import RunFailedError, XLVINError
 from xlvin.mdp.mazes import generate, optimal_actions
 from xlvin.training.config import PPOConfig
 from xlvin.training.continual import ContinualConfig, ContinualTrainer
+from xlvin.training.hindsight import HindsightConfig
 from xlvin.training.maze_evaluation import Journeys, arrivals, held_out
 from xlvin.training.returns import advantages
 from xlvin.training.transe import train_transe
@@ -79,11 +80,13 @@ def test_a_small_vin_learns_level_one() -> None:
     assert trainer.results[0].passed
 
 
-def test_a_run_continues_where_it_stopped() -> None:
-    trainer = ContinualTrainer(make_maze_agent("vin", (8, 8)), MAZES, CONFIG)
+@pytest.mark.parametrize("hindsight", [None, HindsightConfig(updates=3, batch=16, memory=200)])
+def test_a_run_continues_where_it_stopped(hindsight: HindsightConfig | None) -> None:
+    config = replace(CONFIG, hindsight=hindsight)
+    trainer = ContinualTrainer(make_maze_agent("vin", (8, 8)), MAZES, config)
     for _ in range(3):
         trainer.train_round()
-    other = ContinualTrainer(make_maze_agent("vin", (8, 8), 5), MAZES, CONFIG)
+    other = ContinualTrainer(make_maze_agent("vin", (8, 8), 5), MAZES, config)
     other.restore(trainer.state(), trainer.results)
     first, second = trainer.train_round(), other.train_round()
     assert replace(first, seconds=0.0) == replace(second, seconds=0.0)

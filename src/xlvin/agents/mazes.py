@@ -16,8 +16,9 @@ from xlvin.errors import unknown
 from xlvin.planner.grid.base import ACTIONS, GridPlanner
 from xlvin.planner.grid.registry import PLANNERS, make_planner
 
-# "discounted" has the network of "tuned" and a shorter horizon; in "valued" its critic also weighs more.
-Version = Literal["paper", "tuned", "discounted", "valued"]
+# All but "paper" have the network of "tuned"; the last three have a shorter horizon. The critic of "valued"
+# weighs more, and "hindsight" also learns from its moves with other goals.
+Version = Literal["paper", "tuned", "discounted", "valued", "hindsight"]
 
 # Appendix F: a three-layer CNN with 128 features and 10 outputs, a transition MLP with 128, K = 4, layer
 # normalisation after every step of the executor.

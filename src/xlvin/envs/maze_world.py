@@ -102,10 +102,16 @@ def scenes(mazes: Mazes) -> Tensor:
     return torch.cat((maps, torch.zeros_like(maps[:, :1])), 1)
 
 
-def observe(scenes: Tensor, place: Tensor) -> Tensor:
-    """Images [B, 3, H, W] of walls, goal and agent, from all scenes [N, 3, H, W] and places [B]."""
+def observe(scenes: Tensor, place: Tensor, goal: Tensor | None = None) -> Tensor:
+    """Images [B, 3, H, W] of walls, goal and agent, from all scenes [N, 3, H, W] and places [B].
+
+    goal: cells [B] to show as the goal, row * W + column; by default each scene's own.
+    """
     cells = scenes.shape[2] * scenes.shape[3]
     images = scenes.index_select(0, place // cells)
+    if goal is not None:
+        images[:, 1] = 0.0
+        images[:, 1].flatten(1).scatter_(1, goal.unsqueeze(1), 1.0)
     images[:, 2].flatten(1).scatter_(1, (place % cells).unsqueeze(1), 1.0)
     return images
 

@@ -25,11 +25,13 @@ AGENTS: dict[Version, tuple[str, ...]] = {
     "paper": ("xlvin",),
     "discounted": ("xlvin",),
     "valued": ("xlvin", "ppo", "vin"),
+    "hindsight": ("xlvin", "ppo", "vin"),
 }
 BESIDE_TUNED = {
     "paper": " (paper's settings)",
     "discounted": " (γ = 0.9)",
     "valued": " (γ = 0.9, value loss × 60)",
+    "hindsight": " (γ = 0.9, hindsight)",
 }
 
 

@@ -22,6 +22,7 @@ from xlvin.storage import check_tensors, load_tensors, save_tensors
 from xlvin.training.config import PPOConfig
 from xlvin.training.continual import ContinualConfig, ContinualTrainer, LevelResult
 from xlvin.training.devices import fast_device
+from xlvin.training.hindsight import HindsightConfig
 from xlvin.training.maze_evaluation import arrivals, held_out
 
 FOLDER = "continual-maze"
@@ -44,6 +45,8 @@ DISCOUNTED = 0.9
 # what encoder and planner know.
 VALUED = 30.0
 RATES = {"vin": 5e-3, "gvin": 2e-3, "gppn": 1e-3, "cnn": 1e-3}
+# Of learned models with hindsight, which takes hundreds of steps a round.
+HINDSIGHT_RATE = 3e-3
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class RunConfig:
         """The settings that `dataclasses.asdict` and JSON have stored, with defaults for what they lack."""
         continual = dict(stored["continual"])
         continual["ppo"] = PPOConfig(**continual["ppo"])
+        if continual.get("hindsight") is not None:
+            continual["hindsight"] = HindsightConfig(**continual["hindsight"])
         return cls(**{**stored, "continual": ContinualConfig(**continual)})
 
 
@@ -77,12 +82,14 @@ def run_config(version: Version, size: int, agent: str) -> RunConfig:
         raise XLVINError(
             f"There is no continual maze of size {size}; choose one of {', '.join(map(str, LEVELS))}."
         )
-    ppo = PAPER_PPO if version == "paper" else replace(TUNED_PPO, learning_rate=RATES.get(agent, 1e-3))
-    if version in ("discounted", "valued"):
+    rate = HINDSIGHT_RATE if version == "hindsight" else TUNED_PPO.learning_rate
+    ppo = PAPER_PPO if version == "paper" else replace(TUNED_PPO, learning_rate=RATES.get(agent, rate))
+    if version in ("discounted", "valued", "hindsight"):
         ppo = replace(ppo, discount=DISCOUNTED)
     if version == "valued":
         ppo = replace(ppo, value_coef=VALUED)
-    continual = ContinualConfig(levels=LEVELS[size], ppo=ppo)
+    hindsight = HindsightConfig() if version == "hindsight" else None
+    continual = ContinualConfig(levels=LEVELS[size], ppo=ppo, hindsight=hindsight)
     network = {"discount": ppo.discount} if agent in LEARNED else {}
     return RunConfig(agent, version, size, MAZES[size], 4000, 200, continual, network)
 

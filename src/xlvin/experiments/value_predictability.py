@@ -34,7 +34,7 @@ from xlvin.training.devices import fast_device, usable_device
 NAME = "value-predictability"
 SIZE = 8
 # Of the continual maze; after them comes the network of one of them that learned V* itself.
-VERSIONS: tuple[Version, ...] = ("tuned", "discounted", "valued", "paper")
+VERSIONS: tuple[Version, ...] = ("tuned", "discounted", "valued", "hindsight", "paper")
 # Held-out mazes for the fit, and as many others for its test.
 MAZES = 250
 TOLD = "told"

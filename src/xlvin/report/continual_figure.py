@@ -1,6 +1,6 @@
 """The figure of the continual maze: held-out success after each level, up to the one that is failed.
 
-A panel per size of maze has the tuned agents and the paper's; another has those trained for other returns.
+A panel per size of maze has the tuned agents and the paper's; another has those that learn in other ways.
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ STYLES = {
     ("paper", "xlvin"): Style("XLVIN, the paper's network", XLVIN, ":"),
     ("discounted", "xlvin"): Style("XLVIN, γ = 0.9", XLVIN, "--"),
     ("valued", "xlvin"): Style("XLVIN, γ = 0.9, value loss × 60", XLVIN, "-."),
+    ("hindsight", "xlvin"): Style("XLVIN, γ = 0.9, hindsight", XLVIN, ":"),
     ("tuned", "xlvin-sparse"): Style("XLVIN, sparse tree", "#CC79A7", "--"),
     ("tuned", "xlvin-untrained"): Style("XLVIN, executor never trained", "#CC79A7", ":"),
     ("tuned", "ppo"): Style("its encoder without a planner", ENCODER, "--"),
     ("valued", "ppo"): Style("its encoder, γ = 0.9, value loss × 60", ENCODER, "-."),
+    ("hindsight", "ppo"): Style("its encoder, γ = 0.9, hindsight", ENCODER, ":"),
     ("tuned", "vin"): Style("VIN", VIN),
     ("valued", "vin"): Style("VIN, γ = 0.9, value loss × 60", VIN, "-."),
+    ("hindsight", "vin"): Style("VIN, γ = 0.9, hindsight", VIN, ":"),
     ("tuned", "gvin"): Style("GVIN", GVIN),
     ("tuned", "gppn"): Style("GPPN", GPPN),
     ("tuned", "cnn"): Style("CNN", CNN),
 }
-# Versions that differ in what is learned, and the agents that they are held against.
-OTHER_RETURNS = ("discounted", "valued")
+# Versions that differ in what agents learn from, and the agents that they are held against.
+OTHER_WAYS = ("discounted", "valued", "hindsight")
 COMPARED = ("xlvin", "ppo", "vin")
 
 
@@ -50,7 +53,7 @@ def draw(records: Sequence[Record], path: Path) -> None:
     for size in dict.fromkeys(record.environment for record in records if _other(record)):
         beside = [known[key] for agent in COMPARED if (key := ("tuned", size, agent)) in known]
         others = [record for record in records if record.environment == size and _other(record)]
-        shown[f"{size.replace('x', ' × ')}, other returns"] = [*beside, *others]
+        shown[f"{size.replace('x', ' × ')}, other ways to learn"] = [*beside, *others]
     picture = Figure(figsize=(4.4 * len(shown), 4.6), layout="constrained")
     panels = picture.subplots(1, len(shown), squeeze=False)[0]
     for axes, (title, drawn) in zip(panels, shown.items(), strict=True):
@@ -70,7 +73,7 @@ def draw(records: Sequence[Record], path: Path) -> None:
 
 
 def _other(record: Record) -> bool:
-    return record.version in OTHER_RETURNS
+    return record.version in OTHER_WAYS
 
 
 def _curve(axes: Axes, record: Record, style: Style) -> None:

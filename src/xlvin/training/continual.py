@@ -21,6 +21,7 @@ from xlvin.errors import RunFailedError, XLVINError
 from xlvin.mdp.mazes import Mazes
 from xlvin.storage import check_tensors, grouped
 from xlvin.training.config import PPOConfig
+from xlvin.training.hindsight import Hindsight, HindsightConfig
 from xlvin.training.objective import Objective, Sample, Targets
 from xlvin.training.returns import advantages
 from xlvin.training.seeding import derive_seed
@@ -44,6 +45,8 @@ class ContinualConfig:
     """Steps of each before the network learns from them."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
     """How it learns."""
+    hindsight: HindsightConfig | None = None
+    """How it also learns from its moves with other goals; by default not."""
 
     def __post_init__(self) -> None:
         if min(self.levels, self.window, self.trajectories, self.agents, self.steps) < 1:
@@ -104,6 +107,9 @@ class ContinualTrainer:
         self.optimiser = torch.optim.Adam(
             self.parameters, config.ppo.learning_rate, eps=config.ppo.adam_epsilon
         )
+        self.hindsight = (
+            None if config.hindsight is None else Hindsight(self.agent, mazes, config.hindsight, config.ppo)
+        )
         self._generator = torch.Generator(mazes.device)
         self._recent = torch.zeros(0, dtype=torch.bool)  # successes of the last `window` episodes
         self._begin_level()
@@ -127,6 +133,8 @@ class ContinualTrainer:
         self.world.reseed(derive_seed(self.seed, "world", self.level, self._rounds))
         rollout = self.collect()
         self.learn(rollout)
+        if self.hindsight is not None:
+            self.look_back(self.hindsight, rollout)
         self._rounds += 1
         self._steps += rollout.place.numel()
         self._trajectories += int(rollout.ended.sum())
@@ -173,7 +181,15 @@ class ContinualTrainer:
                 state, next_state = self.world.observe(place), self.world.observe(successor)
                 batch = Batch(state, action, reward, next_state, negative)
                 held = Targets(*(target[part] for target in targets))
-                self._descend(Sample(batch, held, torch.ones_like(reward)))
+                loss, _ = self.objective(Sample(batch, held, torch.ones_like(reward)))
+                self._descend(loss)
+
+    def look_back(self, hindsight: Hindsight, rollout: Rollout) -> None:
+        """Learn from all moves so far, those of a round included, as if other cells were the goal."""
+        hindsight.remember(rollout.place, rollout.action)
+        for _ in range(hindsight.config.updates):
+            self._descend(hindsight.loss(self._generator))
+            hindsight.follow()
 
     def state(self) -> dict[str, Tensor]:
         """Everything that a continued run needs beside `results`, as copies on the CPU."""
@@ -187,6 +203,8 @@ class ContinualTrainer:
         tensors |= {f"agent.{name}": tensor for name, tensor in self.agent.state_dict().items()}
         for number, moments in self.optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser.{number}.{name}": tensor for name, tensor in moments.items()}
+        if self.hindsight is not None:
+            tensors |= {f"hindsight.{name}": tensor for name, tensor in self.hindsight.state().items()}
         return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
 
     def restore(self, tensors: dict[str, Tensor], results: Sequence[LevelResult]) -> None:
@@ -197,6 +215,8 @@ class ContinualTrainer:
         self.agent.load_state_dict(groups["agent"])
         moments = {int(number): moment for number, moment in grouped(groups["optimiser"]).items()}
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
+        if self.hindsight is not None:
+            self.hindsight.restore(groups["hindsight"])
         self._begin_level()
         rounds, steps, trajectories, self._seconds = tensors["counters"].tolist()
         self._rounds, self._steps, self._trajectories = int(rounds), int(steps), int(trajectories)
@@ -209,10 +229,9 @@ class ContinualTrainer:
         self._seconds = 0.0
         self._recent = torch.zeros(0, dtype=torch.bool, device=self.mazes.device)
 
-    def _descend(self, sample: Sample) -> None:
-        loss, _ = self.objective(sample)
+    def _descend(self, loss: Tensor) -> None:
         self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.parameters, self.config.ppo.max_grad_norm)
         self.optimiser.step()
 
