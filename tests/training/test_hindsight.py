@@ -37,19 +37,23 @@ def every_move(maze: Mazes) -> tuple[Tensor, Tensor]:
     return free.repeat_interleave(8), torch.arange(8).repeat(len(free))
 
 
-def test_moves_that_were_made_with_one_goal_teach_the_values_of_all_goals() -> None:
-    table = Table(MAZE.cells)
-    hindsight = Hindsight(table, MAZE, HindsightConfig(batch=1024, temperature=1.0, target_mix=0.3), PPO)
-    hindsight.remember(*every_move(MAZE))
-    optimiser = torch.optim.Adam(table.parameters(), 0.05)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.02, 1000)
+def descend(table: Table, hindsight: Hindsight, learning_rate: float, steps: int = 1000) -> None:
+    optimiser = torch.optim.Adam(table.parameters(), learning_rate)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.02, steps)
     generator = torch.Generator().manual_seed(0)
-    for _ in range(1000):
+    for _ in range(steps):
         optimiser.zero_grad()
         hindsight.loss(generator).backward()
         optimiser.step()
         schedule.step()
         hindsight.follow()
+
+
+def test_moves_that_were_made_with_one_goal_teach_the_values_of_all_goals() -> None:
+    table = Table(MAZE.cells)
+    hindsight = Hindsight(table, MAZE, HindsightConfig(batch=1024, temperature=1.0, target_mix=0.3), PPO)
+    hindsight.remember(*every_move(MAZE))
+    descend(table, hindsight, 0.05)
     for goal in (~MAZE.walls).flatten().nonzero().squeeze(-1).tolist():
         maze = Mazes.from_walls(MAZE.walls, torch.tensor([goal]))
         near = (maze.distance > 0).flatten()
@@ -85,6 +89,24 @@ def test_goals_are_free_cells_of_the_same_maze_and_never_the_place_itself() -> N
     assert set(goal[first].tolist()) == set((~mazes.walls[0]).flatten().nonzero().squeeze(-1).tolist())
 
 
+def test_a_wall_is_worse_than_the_best_move_by_as_much_as_is_asked_for_and_no_more() -> None:
+    table = Table(MAZE.cells)
+    config = HindsightConfig(batch=1024, temperature=0.1, margin=0.6, target_mix=0.3)
+    hindsight = Hindsight(table, MAZE, config, PPO)
+    hindsight.remember(*every_move(MAZE))
+    descend(table, hindsight, 0.2)
+    goal = int(MAZE.goal)
+    near = (MAZE.distance[0] > 0).flatten().nonzero().squeeze(-1)
+    into = near.unsqueeze(1) + MAZE.offsets()
+    below = (table.logits[goal].amax(-1, keepdim=True) - table.logits[goal])[near]
+    torch.testing.assert_close(
+        below[MAZE.walls.flatten()[into]],
+        torch.tensor(6.0).expand(below.shape)[MAZE.walls.flatten()[into]],
+        atol=0.2,
+        rtol=0.0,
+    )
+
+
 def test_the_memory_keeps_the_latest_moves() -> None:
     hindsight = Hindsight(make_maze_agent("cnn", (8, 8)), MAZE, HindsightConfig(memory=5), PPO)
     hindsight.remember(torch.arange(4), torch.zeros(4, dtype=torch.int64))
@@ -105,7 +127,8 @@ def test_the_model_learns_from_these_moves_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "field", [{"updates": 0}, {"batch": 0}, {"memory": 0}, {"temperature": 0.0}, {"target_mix": 0.0}]
+    "field",
+    [{"updates": 0}, {"batch": 0}, {"memory": 0}, {"temperature": 0.0}, {"margin": 0.0}, {"target_mix": 0.0}],
 )
 def test_bad_settings_are_refused(field: dict[str, float]) -> None:
     with pytest.raises(XLVINError, match=r"[Hh]indsight"):

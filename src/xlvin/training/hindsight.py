@@ -31,16 +31,21 @@ class HindsightConfig:
     """Moves in each of them, drawn from all that are remembered; every one gets a goal of its own."""
     memory: int = 1_000_000
     """Moves that are remembered, the latest."""
-    temperature: float = 0.03
+    temperature: float = 0.05
     """What a difference of one between two logits means for the returns of their moves."""
+    margin: float = 1.0
+    """By how much less than the best move any move is worth at most. How bad a wall is has to be known no
+    better than that, and the network has better things to tell apart."""
     target_mix: float = 0.02
     """The share of new weights that the target network takes on after each step."""
 
     def __post_init__(self) -> None:
         if min(self.updates, self.batch, self.memory) < 1:
             raise XLVINError("Updates, batch and memory of hindsight must all be at least 1.")
-        if self.temperature <= 0.0 or not 0.0 < self.target_mix <= 1.0:
-            raise XLVINError("Hindsight needs a temperature above 0, and a target mix above 0 and up to 1.")
+        if min(self.temperature, self.margin, self.target_mix) <= 0.0 or self.target_mix > 1.0:
+            raise XLVINError(
+                "Temperature, margin and target mix of hindsight must be above 0, the mix up to 1."
+            )
 
 
 class Hindsight:
@@ -75,6 +80,7 @@ class Hindsight:
         advantage = config.temperature * (output.logits - output.logits.amax(-1, keepdim=True))
         q = output.value + advantage.gather(-1, action.unsqueeze(-1)).squeeze(-1)
         target = self._returns(successor, goal, next_observation)
+        target = torch.maximum(target, output.value.detach() - config.margin)
         # Negatives of TransE: any other moves of the batch, which is in random order.
         negative = torch.arange(count, device=place.device).roll(1)
         batch = Batch(observation, action, target, next_observation, negative)
