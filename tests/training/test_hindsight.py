@@ -73,7 +73,7 @@ def test_returns_end_at_the_other_goal_and_at_walls() -> None:
     own, other = MAZE.goal, next(cell for cell in free if cell != MAZE.goal[0])
     into = torch.stack((other, own[0], torch.tensor(0)))
     goal = other.expand(3)
-    returns = hindsight._returns(into, goal, observe(scenes(MAZE), into, goal))
+    returns = hindsight._returns(hindsight._earned(into, goal), observe(scenes(MAZE), into, goal))
     # The maze's own goal is a cell like any other now.
     torch.testing.assert_close(returns, torch.tensor([GOAL_REWARD, -0.01 + 0.9 * 0.5, WALL_REWARD]))
 

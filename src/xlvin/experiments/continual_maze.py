@@ -25,7 +25,7 @@ AGENTS: dict[Version, tuple[str, ...]] = {
     "paper": ("xlvin",),
     "discounted": ("xlvin",),
     "valued": ("xlvin", "ppo", "vin"),
-    "hindsight": ("xlvin", "ppo", "vin"),
+    "hindsight": ("xlvin", "ppo", "vin", "cnn"),
 }
 BESIDE_TUNED = {
     "paper": " (paper's settings)",

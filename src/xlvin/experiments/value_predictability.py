@@ -125,7 +125,12 @@ def _keep(results: Path, one: MazeRun, settings: dict[str, Any], levels: list[Le
 def _done(results: Path, one: MazeRun, settings: dict[str, Any]) -> bool:
     """Whether the records of all latents hold this seed, made with these settings."""
     known = [_known(results, latent, one, settings) for latent in LATENTS]
-    return all(record and one.seed in {entry["seed"] for entry in record.seeds} for record in known)
+    return all(record and _whole(record, one.seed) for record in known)
+
+
+def _whole(record: Record, seed: int) -> bool:
+    """Whether a record holds a seed from a run that was not stopped."""
+    return any(entry["seed"] == seed and not entry.get("stopped") for entry in record.seeds)
 
 
 def _known(results: Path, latent: str, one: MazeRun, settings: dict[str, Any]) -> Record | None:

@@ -33,10 +33,11 @@ STYLES = {
     ("tuned", "gvin"): Style("GVIN", GVIN),
     ("tuned", "gppn"): Style("GPPN", GPPN),
     ("tuned", "cnn"): Style("CNN", CNN),
+    ("hindsight", "cnn"): Style("CNN, γ = 0.9, hindsight", CNN, ":"),
 }
 # Versions that differ in what agents learn from, and the agents that they are held against.
 OTHER_WAYS = ("discounted", "valued", "hindsight")
-COMPARED = ("xlvin", "ppo", "vin")
+COMPARED = ("xlvin", "ppo", "vin", "cnn")
 
 
 def draw(records: Sequence[Record], path: Path) -> None:

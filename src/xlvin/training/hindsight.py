@@ -76,14 +76,14 @@ class Hindsight:
         observation = observe(self._scenes, place, goal)
         successor = place + self._offsets[action]
         next_observation = observe(self._scenes, successor, goal)
+        earned = self._earned(successor, goal)
         output: Output = self.agent(observation)
         advantage = config.temperature * (output.logits - output.logits.amax(-1, keepdim=True))
         q = output.value + advantage.gather(-1, action.unsqueeze(-1)).squeeze(-1)
-        target = self._returns(successor, goal, next_observation)
-        target = torch.maximum(target, output.value.detach() - config.margin)
+        target = torch.maximum(self._returns(earned, next_observation), output.value.detach() - config.margin)
         # Negatives of TransE: any other moves of the batch, which is in random order.
         negative = torch.arange(count, device=place.device).roll(1)
-        batch = Batch(observation, action, target, next_observation, negative)
+        batch = Batch(observation, action, self.ppo.reward_scale * earned, next_observation, negative)
         losses = self.agent.auxiliary_losses(output, batch).values()
         return (q - target).square().mean() + self.ppo.transe_coef * sum(loss.mean() for loss in losses)
 
@@ -112,13 +112,16 @@ class Hindsight:
         chance = self._free[place // cells].scatter(1, (place % cells).unsqueeze(1), 0.0)
         return torch.multinomial(chance, 1, generator=generator).squeeze(1)
 
+    def _earned(self, successor: Tensor, goal: Tensor) -> Tensor:
+        """What moves into places [B] earn with these goals, [B]."""
+        reward = torch.where(self._mazes.walls.flatten()[successor], WALL_REWARD, STEP_REWARD)
+        return torch.where(successor % self._mazes.cells == goal, GOAL_REWARD, reward)
+
     @torch.no_grad()
-    def _returns(self, successor: Tensor, goal: Tensor, next_observation: Tensor) -> Tensor:
-        """What moves into places [B] are worth with these goals, [B]."""
+    def _returns(self, earned: Tensor, next_observation: Tensor) -> Tensor:
+        """What moves are worth that earned so much [B] and led there [B, 3, H, W], [B]."""
         following: Output = self.target(next_observation)
         scale = self.ppo.reward_scale
-        lasting = scale * STEP_REWARD + self.ppo.discount * following.value
-        # No return lies outside of what a goal and a wall earn.
-        lasting = lasting.clamp(scale * WALL_REWARD, scale * GOAL_REWARD)
-        final = torch.where(self._mazes.walls.flatten()[successor], scale * WALL_REWARD, lasting)
-        return torch.where(successor % self._mazes.cells == goal, scale * GOAL_REWARD, final)
+        lasting = scale * earned + self.ppo.discount * following.value * (earned == STEP_REWARD)
+        # No return lies outside of what a wall and a goal earn.
+        return lasting.clamp(scale * WALL_REWARD, scale * GOAL_REWARD)
