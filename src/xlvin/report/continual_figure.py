@@ -1,6 +1,7 @@
 """The figure of the continual maze: held-out success after each level, up to the one that is failed.
 
-A panel per size of maze has the tuned agents and the paper's; another has those that learn in other ways.
+A panel per size of maze has the tuned agents and the paper's; another has those that learn in other ways,
+against the episodes that they have used.
 """
 
 from __future__ import annotations
@@ -48,22 +49,28 @@ def draw(records: Sequence[Record], path: Path) -> None:
             raise XLVINError(f"The figure has no style for {version}/{agent}; add one to STYLES.")
     sizes = sorted({record.environment for record in records}, key=lambda name: int(name.partition("x")[0]))
     shown = {
-        f"{size.replace('x', ' × ')} mazes": [r for r in records if r.environment == size and not _other(r)]
+        (f"{size.replace('x', ' × ')} mazes", False): [
+            record for record in records if record.environment == size and not _other(record)
+        ]
         for size in sizes
     }
     for size in dict.fromkeys(record.environment for record in records if _other(record)):
         beside = [known[key] for agent in COMPARED if (key := ("tuned", size, agent)) in known]
         others = [record for record in records if record.environment == size and _other(record)]
-        shown[f"{size.replace('x', ' × ')}, other ways to learn"] = [*beside, *others]
+        shown[f"{size.replace('x', ' × ')}, other ways to learn", True] = [*beside, *others]
     picture = Figure(figsize=(4.4 * len(shown), 4.6), layout="constrained")
     panels = picture.subplots(1, len(shown), squeeze=False)[0]
-    for axes, (title, drawn) in zip(panels, shown.items(), strict=True):
+    for axes, ((title, by_episodes), drawn) in zip(panels, shown.items(), strict=True):
         chosen = {(record.version, record.agent): record for record in drawn}
         for names in [names for names in STYLES if names in chosen]:
-            _curve(axes, chosen[names], STYLES[names])
+            _curve(axes, chosen[names], STYLES[names], by_episodes)
         axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
-        axes.set(xlabel="after passing level", ylim=(0, 102))
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.set(xlabel="episodes until a level was passed" if by_episodes else "after passing level")
+        axes.set_ylim(0, 102)
+        if by_episodes:
+            axes.set_xscale("log")
+        else:
+            axes.xaxis.get_major_locator().set_params(integer=True)
         bare(axes)
     panels[0].set_ylabel("success on held-out mazes (%)")
     handles = {line.get_label(): line for axes in panels for line in axes.get_legend_handles_labels()[0]}
@@ -77,17 +84,17 @@ def _other(record: Record) -> bool:
     return record.version in OTHER_WAYS
 
 
-def _curve(axes: Axes, record: Record, style: Style) -> None:
+def _curve(axes: Axes, record: Record, style: Style, by_episodes: bool) -> None:
     """Mean and range over the seeds that have passed a level; a cross after which a seed failed."""
-    curves = [
-        [100 * float(np.mean(level["held_out"])) for level in entry["levels"] if level["passed"]]
-        for entry in record.seeds
-    ]
+    passed = [[level for level in entry["levels"] if level["passed"]] for entry in record.seeds]
+    curves = [[100 * float(np.mean(level["held_out"])) for level in levels] for levels in passed]
+    used = [np.cumsum([level["trajectories"] for level in levels]).tolist() for levels in passed]
     longest = max(map(len, curves))
     if not longest:
         return
-    levels = range(1, longest + 1)
-    by_level = [[curve[level - 1] for curve in curves if len(curve) >= level] for level in levels]
+    by_level = _by_level(curves, longest)
+    places = [float(np.mean(episodes)) for episodes in _by_level(used, longest)]
+    levels = places if by_episodes else [float(level) for level in range(1, longest + 1)]
     low, high = [min(values) for values in by_level], [max(values) for values in by_level]
     axes.fill_between(levels, low, high, color=style.colour, alpha=0.15, linewidth=0)
     means = [float(np.mean(values)) for values in by_level]
@@ -96,4 +103,10 @@ def _curve(axes: Axes, record: Record, style: Style) -> None:
     axes.plot(levels, means, style.line, color=style.colour, label=style.label, linewidth=1.8, marker=marker)
     for entry, curve in zip(record.seeds, curves, strict=True):
         if curve and not entry["levels"][-1]["passed"]:
-            axes.plot(len(curve), curve[-1], "x", color=style.colour, markersize=7, markeredgewidth=2)
+            place = levels[len(curve) - 1]
+            axes.plot(place, curve[-1], "x", color=style.colour, markersize=7, markeredgewidth=2)
+
+
+def _by_level(curves: Sequence[Sequence[float]], longest: int) -> list[list[float]]:
+    """The numbers of those that have passed level 1, level 2 and so on."""
+    return [[curve[level] for curve in curves if len(curve) > level] for level in range(longest)]
