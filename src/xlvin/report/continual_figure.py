@@ -19,7 +19,7 @@ from xlvin.report.styles import CNN, ENCODER, GPPN, GVIN, VIN, XLVIN, Style, bar
 
 STYLES = {
     ("tuned", "xlvin"): Style("XLVIN", XLVIN),
-    ("paper", "xlvin"): Style("XLVIN, the paper's network", XLVIN, ":"),
+    ("paper", "xlvin"): Style("XLVIN, the paper's network", XLVIN, ".-"),
     ("discounted", "xlvin"): Style("XLVIN, γ = 0.9", XLVIN, "--"),
     ("valued", "xlvin"): Style("XLVIN, γ = 0.9, value loss × 60", XLVIN, "-."),
     ("hindsight", "xlvin"): Style("XLVIN, γ = 0.9, hindsight", XLVIN, ":"),
@@ -99,8 +99,8 @@ def _curve(axes: Axes, record: Record, style: Style, by_episodes: bool) -> None:
     axes.fill_between(levels, low, high, color=style.colour, alpha=0.15, linewidth=0)
     means = [float(np.mean(values)) for values in by_level]
     # A single point has no line to be seen in the legend.
-    marker = "x" if longest == 1 else None
-    axes.plot(levels, means, style.line, color=style.colour, label=style.label, linewidth=1.8, marker=marker)
+    line = "x" if longest == 1 else style.line
+    axes.plot(levels, means, line, color=style.colour, label=style.label, linewidth=1.8)
     for entry, curve in zip(record.seeds, curves, strict=True):
         if curve and not entry["levels"][-1]["passed"]:
             place = levels[len(curve) - 1]
