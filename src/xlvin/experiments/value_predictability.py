@@ -129,7 +129,7 @@ def _done(results: Path, one: MazeRun, settings: dict[str, Any]) -> bool:
 
 
 def _whole(record: Record, seed: int) -> bool:
-    """Whether a record holds a seed from a run that was not stopped."""
+    """Whether a record holds a seed from a whole run; one that was read before its end says "stopped"."""
     return any(entry["seed"] == seed and not entry.get("stopped") for entry in record.seeds)
 
 

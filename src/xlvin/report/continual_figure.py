@@ -93,17 +93,17 @@ def _curve(axes: Axes, record: Record, style: Style, by_episodes: bool) -> None:
     if not longest:
         return
     by_level = _by_level(curves, longest)
-    places = [float(np.mean(episodes)) for episodes in _by_level(used, longest)]
-    levels = places if by_episodes else [float(level) for level in range(1, longest + 1)]
+    episodes = [float(np.mean(counts)) for counts in _by_level(used, longest)]
+    places = episodes if by_episodes else [float(level) for level in range(1, longest + 1)]
     low, high = [min(values) for values in by_level], [max(values) for values in by_level]
-    axes.fill_between(levels, low, high, color=style.colour, alpha=0.15, linewidth=0)
+    axes.fill_between(places, low, high, color=style.colour, alpha=0.15, linewidth=0)
     means = [float(np.mean(values)) for values in by_level]
     # A single point has no line to be seen in the legend.
     line = "x" if longest == 1 else style.line
-    axes.plot(levels, means, line, color=style.colour, label=style.label, linewidth=1.8)
+    axes.plot(places, means, line, color=style.colour, label=style.label, linewidth=1.8)
     for entry, curve in zip(record.seeds, curves, strict=True):
         if curve and not entry["levels"][-1]["passed"]:
-            place = levels[len(curve) - 1]
+            place = places[len(curve) - 1]
             axes.plot(place, curve[-1], "x", color=style.colour, markersize=7, markeredgewidth=2)
 
 
