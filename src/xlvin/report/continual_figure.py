@@ -98,8 +98,8 @@ def _curve(axes: Axes, record: Record, style: Style, by_episodes: bool) -> None:
     low, high = [min(values) for values in by_level], [max(values) for values in by_level]
     axes.fill_between(places, low, high, color=style.colour, alpha=0.15, linewidth=0)
     means = [float(np.mean(values)) for values in by_level]
-    # A single point has no line to be seen in the legend.
-    line = "x" if longest == 1 else style.line
+    # A single point has no line to be seen, here or in the legend.
+    line = "o" if longest == 1 else style.line
     axes.plot(places, means, line, color=style.colour, label=style.label, linewidth=1.8)
     for entry, curve in zip(record.seeds, curves, strict=True):
         if curve and not entry["levels"][-1]["passed"]:
