@@ -7,6 +7,7 @@ import numpy as np
 from gymnasium import spaces
 
 CORRIDOR, PICTURE = "xlvin-tests/Corridor-v0", "xlvin-tests/Picture-v0"
+DEPTHS = "xlvin-tests/Depths-v0"
 FAULTY = "xlvin-tests/Faulty-v0"
 NAN_REWARD, NAN_OBSERVATION, CRASH, CRASH_ON_RESET, WRONG_SHAPE, LAST_NAN = (
     f"xlvin-tests/{name}-v0"
@@ -79,6 +80,15 @@ class Picture(gymnasium.Env[Any, Any]):
         image = np.zeros((36, 40, 3), np.uint8)
         image[10:20, 5 * self.place : 5 * self.place + 5] = 255
         return image
+
+
+class Depths(Picture):
+    """The same numbers where larger ones could be: no bytes."""
+
+    observation_space = spaces.Box(0, 1000, (36, 40, 3), np.int16)
+
+    def _observe(self) -> np.ndarray:
+        return super()._observe().astype(np.int16)
 
 
 class Faulty(Corridor):
@@ -164,6 +174,7 @@ register(AIM_2D, Aim, kwargs={"low": (-2.0, 0.0), "high": (6.0, 1.0)})
 register(CORRIDOR, Corridor, max_episode_steps=6)
 register(MAP, Map, max_episode_steps=6)
 register(PICTURE, Picture, max_episode_steps=5)
+register(DEPTHS, Depths, max_episode_steps=5)
 register(DICT, Dictionary)
 register(FORGETFUL, Forgetful, max_episode_steps=50)
 register(FAULTY, Faulty, max_episode_steps=6)

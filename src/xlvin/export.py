@@ -58,19 +58,14 @@ class Exported:
     onnx_batch_ms: float
 
 
-def export(
-    agent: Agent, path: str | Path, notes: dict[str, Any] | None = None, images: torch.dtype = torch.uint8
-) -> Exported:
-    """Write `agent` to `path` as ONNX; `notes` join the file's metadata.
-
-    `images` is the type of the numbers in image observations, which an agent does not know.
-    """
+def export(agent: Agent, path: str | Path, notes: dict[str, Any] | None = None) -> Exported:
+    """Write `agent` to `path` as ONNX; `notes` join the file's metadata."""
     path = Path(path)
     if path.suffix != ".onnx":
         raise XLVINError(f'"{path}" is no name for an ONNX file; let it end in .onnx.')
     runtime = _require()
     agent = copy.deepcopy(agent).cpu().eval()
-    probe = partial(_observations, agent.config, images)
+    probe = partial(_observations, agent.config)
     model = _translate(_Deployed(agent).eval(), probe(2))
     content = model.SerializeToString()
     session = _session(runtime, content)
@@ -102,12 +97,12 @@ class _Deployed(nn.Module):
         return output.logits, output.value
 
 
-def _observations(config: AgentConfig, images: torch.dtype, count: int) -> Tensor:
+def _observations(config: AgentConfig, count: int) -> Tensor:
     """Random observations [count, *given], in the type that the file will take."""
     generator, given = torch.Generator().manual_seed(count), config.native_shape
     if given == DISCRETE:
         return torch.randint(config.observation[0], (count,), generator=generator)
-    if len(config.observation) == 3 and images == torch.uint8:
+    if len(config.observation) == 3 and config.image == "uint8":
         return torch.randint(256, (count, *given), generator=generator, dtype=torch.uint8)
     return torch.randn(count, *given, generator=generator)
 

@@ -52,10 +52,42 @@ def test_what_is_no_observation_is_told_in_a_sentence(observation: Any) -> None:
         agent.predict(observation)
 
 
-def test_pixels_are_bytes_also_in_a_list() -> None:
-    agent = make_agent("ppo", observation=(1, 36, 36), actions=4, hidden=8, latent=6, initialisation="torch")
-    pixels = np.random.default_rng(0).integers(0, 256, (8, 1, 36, 36), np.uint8)
-    assert agent.predict(pixels.tolist())[0].tolist() == agent.predict(pixels)[0].tolist()
+def reader(**fields: Any) -> Agent:
+    shapes = {"observation": (1, 36, 36), "actions": 4, "hidden": 8, "latent": 6}
+    return make_agent("xlvin-r", depth=1, initialisation="torch", **shapes, **fields)
+
+
+@pytest.mark.parametrize("kind", [list, np.int16, np.int64, np.float32])
+@pytest.mark.parametrize("brightest", [1, 255])
+def test_bytes_are_bytes_in_every_type(kind: Any, brightest: int) -> None:
+    agent = reader()
+    pixels = np.random.default_rng(0).integers(0, brightest, (8, 1, 36, 36), np.uint8, endpoint=True)
+    given = pixels.tolist() if kind is list else pixels.astype(kind)
+    read, single = agent._read(given)
+    assert (read.dtype, single) == (np.uint8, False)
+    assert np.array_equal(read, pixels)
+    assert agent.predict(given)[0].tolist() == agent.predict(pixels)[0].tolist()
+    trees = [agent.plan(images[0]).levels[0].embedding for images in (given, pixels)]
+    assert np.array_equal(*trees)
+
+
+@pytest.mark.parametrize("wrong", [0.5, 300, -1, np.nan, np.inf])
+def test_an_image_of_other_numbers_is_no_image_of_bytes(wrong: float) -> None:
+    agent, image = reader(), np.zeros((1, 36, 36), type(wrong))
+    image[0, 3, 5] = wrong
+    for act in (agent.predict, agent.plan):
+        with pytest.raises(XLVINError, match=r"other than bytes, .*; give whole numbers from 0 to 255, or"):
+            act(image)
+
+
+def test_an_image_of_numbers_is_read_as_it_is() -> None:
+    agent = reader(image="float32")
+    for image in (np.full((1, 36, 36), value) for value in (np.uint8(7), np.int16(300), -0.5)):
+        read, single = agent._read(image)
+        assert (read.dtype, single) == (np.float32, True)
+        assert np.array_equal(read[0], image)
+    with pytest.raises(XLVINError, match="finite"):
+        agent.predict(np.full((1, 36, 36), np.nan))
 
 
 def test_agents_made_in_inference_mode_act() -> None:

@@ -282,6 +282,7 @@ def test_every_setting_can_be_set_by_its_name(capsys: pytest.CaptureFixture[str]
 def test_what_the_environment_decides_cannot_be_set(capsys: pytest.CaptureFixture[str]) -> None:
     for words, sentence in {
         ("--network.actions", "7"): "decided by the environment",
+        ("--network.image", "float32"): "decided by the environment",
         ("--network.discount", "0.5"): "decided by --ppo.discount",
         ("--environment", "Acrobot-v1"): "Name the environment once",
     }.items():

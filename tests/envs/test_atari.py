@@ -70,6 +70,14 @@ def test_many_games_are_one_game(name: str, most: int, lives: int) -> None:
     one.close()
 
 
+@pytest.mark.parametrize("noops", [0, 1, 5])
+def test_a_game_begins_with_the_idle_frames_that_are_asked_for(noops: int) -> None:
+    game = AtariGame("BreakoutNoFrameskip-v4")
+    _, info = game.reset(seed=SEED, options={"noops": noops})
+    game.close()
+    assert info["episode_frame_number"] == noops
+
+
 def test_an_end_is_followed_by_a_row_without_weight_and_a_fresh_stack() -> None:
     games, actions = AtariGames("BreakoutNoFrameskip-v4", 3, threads=1), np.random.default_rng(1)
     rows = [games.reset(np.array([1, 2, 3]))]

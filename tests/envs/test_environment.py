@@ -9,10 +9,21 @@ from gymnasium.error import DependencyNotInstalled
 from gymnasium.spaces import Box, MultiDiscrete
 from gymnasium.wrappers import TimeLimit
 
-from xlvin.envs.environment import LONGEST_EPISODE, Environment
+from xlvin.envs.environment import LONGEST_EPISODE, Environment, shapes_of
 from xlvin.errors import RunFailedError, XLVINError
 
-from ..environments import CORRIDOR, CRASH, CRASH_ON_RESET, DICT, PICTURE, WRONG_SHAPE, Corridor, register
+from ..environments import (
+    AIM,
+    CORRIDOR,
+    CRASH,
+    CRASH_ON_RESET,
+    DEPTHS,
+    DICT,
+    PICTURE,
+    WRONG_SHAPE,
+    Corridor,
+    register,
+)
 
 
 def test_vectors_images_and_discrete_states() -> None:
@@ -28,6 +39,13 @@ def test_vectors_images_and_discrete_states() -> None:
     assert image.reset(0).shape == (3, 36, 40)
     assert image.reset(0).sum() == 3 * 10 * 5 * 255
     assert discrete.reset(0).tolist() == [1.0] + [0.0] * 15
+
+
+def test_the_shapes_of_an_environment_by_its_name() -> None:
+    assert shapes_of(PICTURE) == Environment(PICTURE).shapes
+    assert (shapes_of(DEPTHS).observation, shapes_of(DEPTHS).dtype) == ((3, 36, 40), "float32")
+    assert shapes_of(AIM).vectors
+    assert (shapes_of(AIM, (3,)).vectors, shapes_of(AIM, (3,)).actions) == (False, 3)
 
 
 def test_observations_do_not_change_after_they_were_given() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from xlvin.agents import mazes
 from xlvin.agents.mazes import LEARNED
 from xlvin.cli import main
 from xlvin.errors import XLVINError
@@ -44,6 +45,21 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         value_predictability.run(folder, Effort(("tuned/",), 1))
         embedding_geometry.run(folder, Effort((), 1))
     return folder
+
+
+def test_a_run_of_another_network_or_executor_is_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = MazeRun(maze_runs.run_config("tuned", 8, "xlvin"), 0, tmp_path)
+    stored = before.plain()
+    assert before.made(stored)
+    assert not before.made(stored | {"executor_sha256": "another"})
+    # Runs from before these were kept had today's.
+    lacking = {name: value for name, value in stored.items() if name != "executor_sha256"}
+    assert before.made(lacking | {"network": {"discount": 0.99}})
+    monkeypatch.setitem(mazes.TUNED, "latent", 48)
+    after = MazeRun(maze_runs.run_config("tuned", 8, "xlvin"), 0, tmp_path)
+    assert not after.made(stored)
 
 
 def test_a_run_keeps_levels_and_held_out_success(results: Path) -> None:

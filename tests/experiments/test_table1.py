@@ -8,7 +8,7 @@ import pytest
 from xlvin.agents.registry import VALUE_BASED
 from xlvin.executor.artefact import load_provenance
 from xlvin.experiments import control, imagination, table1
-from xlvin.experiments.control import Cell, keep, known, resolved, run_cell, split
+from xlvin.experiments.control import Cell, keep, known, made, resolved, run_cell, split
 from xlvin.experiments.workers import Effort
 from xlvin.report import tables
 from xlvin.report.records import read, write
@@ -87,6 +87,15 @@ def test_another_executor_makes_another_record(tmp_path: Path) -> None:
         write(replace(record, config=config), tmp_path)
         assert (known(tmp_path, table1.NAME, cell) is not None) == counts
     assert "executor_sha256" not in resolved(tiny("xlvin-untrained").config) | resolved(tiny().config)
+
+
+def test_a_record_does_not_keep_what_older_ones_lack(tmp_path: Path) -> None:
+    cell = tiny()
+    keep(tmp_path, table1.NAME, cell, run_cell(cell))
+    record = read(tmp_path / "table1" / "tuned" / "CartPole-v0" / "ppo.json")
+    assert "image" not in record.config["network"]
+    numbers = replace(cell.config, network=replace(cell.config.network, image="float32"))
+    assert made(numbers, record.config), "the environment decides"
 
 
 def test_rows_summary_and_figure_come_from_records(tmp_path: Path) -> None:

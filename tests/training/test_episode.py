@@ -91,8 +91,14 @@ def test_a_map_says_where_its_actions_lead() -> None:
 
 
 def test_an_agent_of_another_environment_is_refused() -> None:
-    with pytest.raises(XLVINError, match=r"observations \(2,\) and 3 actions, .* trained on \(4,\) and 2"):
+    with pytest.raises(XLVINError, match=r"observations \(2,\) and 3 actions, .* trained with \(4,\) and 2"):
         play(agent_for("CartPole-v1"), CORRIDOR, seed=0, steps=1)
+
+
+def test_an_agent_of_continuous_actions_is_refused_where_as_many_are_discrete() -> None:
+    box = {"bins": (3,), "low": (0.0,), "high": (1.0,)}
+    with pytest.raises(XLVINError, match="choose an environment with the same"):
+        play(make_agent("ppo", observation=(2,), actions=3, **SMALL, **box), CORRIDOR, seed=0, steps=1)
 
 
 def test_an_episode_needs_a_step() -> None:

@@ -6,7 +6,7 @@ import os
 import pickle
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,8 @@ def test_losses_that_are_not_finite_stop_the_run(tmp_path: Path, agent: str) -> 
         run(config, tmp_path)
     with pytest.raises(XLVINError, match="no checkpoint yet"):
         open_run(tmp_path)
+    # What the message advises, in the same folder: nothing was learned there.
+    assert run(replace(config, ppo=replace(config.ppo, learning_rate=1e-3)), tmp_path).folder == tmp_path
 
 
 def test_weights_that_are_not_finite_never_reach_a_checkpoint(
@@ -219,8 +221,10 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "not finite": tensor(WEIGHT, lambda weight: weight * torch.inf),
     "missing weights": tensor(WEIGHT, lambda weight: None),
     "weights of one seed": keep_one_seed,
+    "of another run": change(config=json.loads(json.dumps(asdict(configure(CORRIDOR, STEPS, "ppo"))))),
 }
 RESUME_ONLY: dict[str, Callable[[Path], object]] = {
+    "a round that is no number": tensor("round", lambda round_: round_ * torch.nan),
     "no optimiser": tensor("optimiser.first", lambda moment: None),
     "actions that do not exist": tensor("actors.action", lambda actions: actions + 99),
     "lengths that do not add up": tensor("actors.length", lambda lengths: lengths + 1),
@@ -241,6 +245,14 @@ def test_bad_checkpoints_are_neither_resumed_nor_opened(stored: Path, damage: st
         assert "\n" not in str(caught.value)
         assert len(str(caught.value)) < 400
     assert (stored / "checkpoint.safetensors").read_bytes() == before
+
+
+def test_a_folder_is_no_checkpoint(stored: Path) -> None:
+    path = stored / "checkpoint.safetensors"
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(XLVINError, match=r"cannot be read \(no file\)"):
+        open_run(stored)
 
 
 @pytest.mark.parametrize("damage", RESUME_ONLY)

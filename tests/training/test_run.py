@@ -27,7 +27,7 @@ from xlvin.training.config import Budget, PPOConfig, TrainConfig
 from xlvin.training.run import default_folder, fingerprint, kept_rounds, open_run, run
 from xlvin.training.trainer import Trainer
 
-from ..environments import CORRIDOR
+from ..environments import CORRIDOR, DEPTHS
 
 EPISODES, STEPS = Budget(total=12, per_round=3), Budget("transitions", 64, 8, 2)
 ROUNDS = 4
@@ -276,6 +276,29 @@ def test_the_default_folder_stands_for_the_whole_configuration() -> None:
     assert default_folder(config).name == f"ALE-Alien-v5-xlvin-r-{fingerprint(config)}"
     assert default_folder(config) == default_folder(replace(config))
     assert default_folder(config) != default_folder(replace(config, first_seed=1))
+
+
+def test_a_run_is_not_named_by_the_type_of_its_images() -> None:
+    config = configure(EPISODES)
+    network = replace(config.network, image="float32")
+    assert fingerprint(replace(config, network=network)) == fingerprint(config)
+
+
+@pytest.mark.parametrize(("environment", "image"), [(CORRIDOR, "uint8"), (DEPTHS, "float32")])
+def test_a_run_from_before_images_had_a_type_goes_on(tmp_path: Path, environment: str, image: str) -> None:
+    config = replace(configure(EPISODES, "ppo"), environment=environment)
+    with contextlib.suppress(StoppedError):
+        run(config, tmp_path, progress=stop_in(2))
+    content, path = json.loads((tmp_path / "config.json").read_text()), tmp_path / "checkpoint.safetensors"
+    tensors, description = load_tensors(path)
+    for stored in (content, description):
+        del stored["config"]["network"]["image"]
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    save_tensors(path, tensors, description)
+    assert open_run(tmp_path)[1][0].config.image == "uint8"
+    result = run(config, tmp_path)
+    assert result.agent.config.image == open_run(tmp_path)[1][0].config.image == image
+    assert_same(result.agent.state_dict(), run(config).agent.state_dict())
 
 
 def test_a_state_is_a_copy() -> None:

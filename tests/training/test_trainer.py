@@ -9,12 +9,13 @@ import torch
 
 from xlvin.agents.base import AgentConfig
 from xlvin.agents.registry import named
+from xlvin.envs.environment import Environment
 from xlvin.errors import XLVINError
 from xlvin.training.adam import Adam
 from xlvin.training.config import Budget, PPOConfig, TrainConfig
 from xlvin.training.trainer import Trainer
 
-from ..environments import CORRIDOR, PICTURE
+from ..environments import CORRIDOR, DEPTHS, PICTURE
 
 EPISODES, STEPS = Budget(total=6, per_round=3), Budget("transitions", 48, 8, 2)
 
@@ -187,6 +188,19 @@ def test_images_train() -> None:
     trainer = trained(configure("xlvin-r", PICTURE, Budget(total=2, per_round=2), seeds=2))
     assert trainer.agent.config.observation == (3, 36, 40)
     assert trainer.agent.config.given == (36, 40, 3)
+
+
+@pytest.mark.parametrize(("name", "image"), [(CORRIDOR, "uint8"), (PICTURE, "uint8"), (DEPTHS, "float32")])
+def test_an_agent_reads_observations_as_its_training_does(name: str, image: str) -> None:
+    trainer = Trainer(configure("ppo", name))
+    assert trainer.agent.config.image == image
+    environment = Environment(name)
+    seen = environment.reset(0)
+    read, _ = trainer.members()[0]._read(environment.given)
+    environment.close()
+    trainer.close()
+    assert read.dtype == seen.dtype == trainer.actors.shapes.dtype
+    assert np.array_equal(read[0], seen)
 
 
 def test_annealing_ends_near_zero(monkeypatch: pytest.MonkeyPatch) -> None:

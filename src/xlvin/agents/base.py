@@ -82,6 +82,9 @@ class AgentConfig:
     """The lowest value of each dimension of a continuous action; the environment's."""
     high: tuple[float, ...] = ()
     """The highest."""
+    image: Literal["uint8", "float32"] = "uint8"
+    """The type of the numbers in images: bytes, read as shares of 255, or numbers as they are; the
+    environment's."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -296,8 +299,12 @@ class Agent(nn.Module, ABC):
             raise XLVINError(f"The observation has shape {array.shape}; this agent reads {given} or a batch.")
         if array.dtype.kind not in "biuf":
             raise XLVINError("The observation holds something other than numbers.")
-        image = len(config.observation) == 3
-        dtype = "uint8" if image and _is_bytes(array) else "float32"
+        dtype = config.image if len(config.observation) == 3 else "float32"
+        if dtype == "uint8" and not _holds_bytes(array):
+            raise XLVINError(
+                "The observation holds something other than bytes, which this agent's images are made of; "
+                'give whole numbers from 0 to 255, or make an agent with image="float32".'
+            )
         with np.errstate(over="ignore"):  # told below
             batch = converter(given, config.observation, dtype)(array[None] if single else array)
         if not np.isfinite(batch).all():
@@ -305,11 +312,10 @@ class Agent(nn.Module, ABC):
         return batch, single
 
 
-def _is_bytes(array: NDArray[Any]) -> bool:
-    """Whether numbers are bytes, whatever their type: lists of pixels come as large integers."""
-    return array.dtype == np.uint8 or (
-        array.dtype.kind in "iu" and array.size > 0 and array.min() >= 0 and array.max() <= 255
-    )
+def _holds_bytes(array: NDArray[Any]) -> bool:
+    """Whether all numbers are whole and from 0 to 255, whatever their type: what is a byte stays the same."""
+    with np.errstate(invalid="ignore"):  # NaN is none
+        return array.dtype == np.uint8 or np.array_equal(array.astype(np.uint8), array)
 
 
 def _vectors(config: AgentConfig) -> NDArray[np.float32] | None:

@@ -57,6 +57,11 @@ class GridAgent(nn.Module):
         return {}
 
 
+def network_of(name: str, version: Version = "tuned") -> dict[str, Any]:
+    """The fields of AgentConfig that a learned model's name stands for; planners that are told have none."""
+    return (PAPER if version == "paper" else TUNED) | LEARNED[name] if name in LEARNED else {}
+
+
 def make_maze_agent(
     name: str, size: tuple[int, int], seed: int = 0, version: Version = "tuned", **fields: Any
 ) -> nn.Module:
@@ -65,5 +70,6 @@ def make_maze_agent(
         return GridAgent(make_planner(name, size, seed=seed))
     if name not in LEARNED:
         raise unknown("maze agent", name, MAZE_AGENTS)
-    settings = (PAPER if version == "paper" else TUNED) | LEARNED[name] | fields
-    return build(AgentConfig(observation=(3, *size), actions=ACTIONS, **settings), seed)
+    settings = network_of(name, version) | fields
+    shapes: dict[str, Any] = {"observation": (3, *size), "image": "float32", "actions": ACTIONS}
+    return build(AgentConfig(**shapes | settings), seed)

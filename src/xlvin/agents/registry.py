@@ -14,6 +14,7 @@ from xlvin.agents.networks import UNTRAINED, AlignedXLVINAgent, ATreeCAgent, PPO
 from xlvin.agents.pixels import PixelXLVINAgent
 from xlvin.agents.values import VPNAgent
 from xlvin.errors import XLVINError, unknown
+from xlvin.executor.artefact import load_provenance
 from xlvin.executor.network import Executor, ExecutorConfig, Processor
 from xlvin.randomness import seeded
 from xlvin.storage import check_tensors, load_tensors
@@ -70,6 +71,13 @@ def build(config: AgentConfig, seed: int) -> Agent:
     """A fresh agent whose weights depend on `seed` alone."""
     with torch.inference_mode(False), seeded(seed):  # weights that can be trained, and watched for changes
         return _network(config)
+
+
+def executor_hash(config: AgentConfig) -> str | None:
+    """What the executor inside is known by; None if there is none, or an untrained one."""
+    if not config.executes or config.executor == UNTRAINED:
+        return None
+    return str(load_provenance(config.executor)["sha256"])
 
 
 def load(path: str | Path) -> Agent:

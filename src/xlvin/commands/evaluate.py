@@ -9,9 +9,9 @@ from typing import Annotated
 
 import tyro
 
-from xlvin.commands.members import check_fits
 from xlvin.commands.scores import score_row, score_text, unfinished
 from xlvin.errors import XLVINError
+from xlvin.training.episode import check_fits
 from xlvin.training.evaluation import evaluate as evaluate_agents
 from xlvin.training.run import kept_rounds, open_run
 

@@ -7,11 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import tyro
 
-from xlvin.commands.members import Member, member
-from xlvin.envs.environment import Environment
+from xlvin.commands.members import member
 from xlvin.export import PROBES
 from xlvin.export import export as export_agent
 
@@ -42,7 +40,7 @@ def export(
     """
     chosen = member(run, seed)
     path = output or (run / "agent.onnx" if run.is_dir() else run.with_suffix(".onnx"))
-    found = export_agent(chosen.agent, path, chosen.notes, _images(chosen))
+    found = export_agent(chosen.agent, path, chosen.notes)
     if as_json:
         print(json.dumps({**asdict(found), "path": str(path), **chosen.notes}))
         return
@@ -53,15 +51,6 @@ def export(
         f"  one decision: {found.onnx_ms:.3f} ms in onnxruntime, {found.torch_ms:.3f} ms here; "
         f"{PROBES[-1]} at once: {found.onnx_batch_ms:.2f} ms, {found.torch_batch_ms:.2f} ms"
     )
-
-
-def _images(chosen: Member) -> torch.dtype:
-    """The type of the numbers in an environment's images: bytes, unless it says otherwise."""
-    if chosen.environment is None or len(chosen.agent.config.observation) < 3:
-        return torch.uint8
-    environment = Environment(chosen.environment, bins=None)
-    environment.close()
-    return torch.uint8 if environment.shapes.dtype == "uint8" else torch.float32
 
 
 def main(argv: list[str]) -> int:

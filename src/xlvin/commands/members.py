@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from xlvin.agents.base import Agent
-from xlvin.envs.environment import Environment
 from xlvin.errors import XLVINError
 from xlvin.training.api import load, open_member
 from xlvin.training.seeding import derive_seed
@@ -34,18 +33,6 @@ def member(source: Path, seed: int | None) -> Member:
         return Member(load(source, seed), None, None)
     config, agent, seed = open_member(source, seed)
     return Member(agent, config.environment, seed)
-
-
-def check_fits(agent: Agent, name: str) -> None:
-    """Refuse an environment that an agent can not act in."""
-    environment, read = Environment(name, bins=agent.config.bins or None), agent.config
-    environment.close()
-    found = environment.shapes
-    if (found.observation, found.actions, len(found.low)) != (read.observation, read.actions, len(read.low)):
-        raise XLVINError(
-            f"{name} has observations {found.observation} and {found.actions} actions, the agent was trained "
-            f"with {read.observation} and {read.actions}; choose an environment with the same."
-        )
 
 
 def episode_start(seed: int, chosen: int | None) -> int:

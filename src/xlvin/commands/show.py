@@ -11,7 +11,7 @@ import tyro
 
 import xlvin
 from xlvin.agents.base import Agent
-from xlvin.commands.members import check_fits, episode_start
+from xlvin.commands.members import episode_start
 from xlvin.commands.scores import unfinished
 from xlvin.envs.atari import is_atari
 from xlvin.report.show_page import Subject, write_show_page
@@ -52,7 +52,6 @@ def show(
     config, agent, seed = open_member(run, seed)
     chosen, done, rounds = episode_start(seed, episode_seed), kept_rounds(run), config.budget.rounds
     if environment is not None:
-        check_fits(agent, environment)
         config = replace(config, environment=environment)
     episode = play(agent, config.environment, chosen, steps)
     path = output or run / "show.html"

@@ -6,7 +6,7 @@ import argparse
 import sys
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tyro
 from tyro.conf import Suppress
@@ -33,6 +33,7 @@ Every field of the configuration can be set by name:
 DECIDED = {
     "observation": "the environment",
     "given": "the environment",
+    "image": "the environment",
     "actions": "the environment",
     "low": "the environment",
     "high": "the environment",
@@ -46,6 +47,7 @@ class Network(AgentConfig):
 
     observation: Suppress[tuple[int, ...]] = ()
     given: Suppress[tuple[int, ...] | None] = None
+    image: Suppress[Literal["uint8", "float32"]] = "uint8"
     actions: Suppress[int] = 0
     low: Suppress[tuple[float, ...]] = ()
     high: Suppress[tuple[float, ...]] = ()
@@ -85,11 +87,18 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--trajectories", type=int, help="data budget: complete episodes per seed")
     options.add_argument("--transitions", type=int, help="data budget: environment steps per seed")
     options.add_argument("--seeds", type=int, default=1, help="how many seeds, side by side (default: 1)")
-    options.add_argument("--folder", type=Path, help="where the run is kept (default: runs/...)")
+    options.add_argument("--folder", type=_folder, help="where the run is kept (default: runs/...)")
     options.add_argument("--device", default="cpu", help='"cpu" or "cuda"')
     options.add_argument("--track", metavar="SERVICE", help='tell a service the metrics as well: "wandb"')
     options.add_argument("--json", action="store_true", help="print the result as JSON")
     return options
+
+
+def _folder(text: str) -> Path:
+    """A folder by name; a shell's unset variable is none."""
+    if not text:
+        raise XLVINError("--folder is empty; name a folder, or leave the option out.")
+    return Path(text)
 
 
 def configuration(
@@ -145,14 +154,15 @@ def main(argv: list[str]) -> int:
     folder = chosen.folder or default_folder(config)
     if not chosen.json:
         announce(config, folder)
-        if folder.is_dir() and kept_rounds(folder) >= config.budget.rounds:
-            print("this run is finished already, nothing is left to train", file=sys.stderr)
+    finished = folder.is_dir() and kept_rounds(folder) >= config.budget.rounds
     try:
         with training_progress(config, chosen.json, chosen.device) as progress:
             result = run(config, folder, chosen.device, progress, track=chosen.track)
     except KeyboardInterrupt as stop:
         stop.args = (_kept(folder, config.budget.rounds),)
         raise
+    if finished and not chosen.json:
+        print("this run was finished already, nothing was left to train", file=sys.stderr)
     print_scores(result.config, result.returns, folder, as_json=chosen.json)
     return 0
 

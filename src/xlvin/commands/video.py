@@ -12,11 +12,12 @@ import numpy as np
 import tyro
 
 from xlvin.agents.base import Agent
-from xlvin.commands.members import check_fits, episode_start, member
+from xlvin.commands.members import episode_start, member
 from xlvin.envs.environment import Environment
 from xlvin.errors import XLVINError
 from xlvin.report.film import Frame, check_film, save_film
 from xlvin.report.tables import number
+from xlvin.training.episode import check_fits
 
 EXAMPLES = """
 

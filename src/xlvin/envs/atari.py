@@ -200,8 +200,8 @@ class AtariGame(gymnasium.Env[Array, np.int64]):
         """Begin a game with 1 to 30 idle frames, or with `options["noops"]` of them."""
         super().reset(seed=seed)
         screen, info = self._env.reset(seed=seed)
-        idle = (options or {}).get("noops") or int(self.np_random.integers(1, NOOPS + 1))
-        for _ in range(idle):
+        noops = (options or {}).get("noops")
+        for _ in range(int(self.np_random.integers(1, NOOPS + 1)) if noops is None else noops):
             screen, _, over, _, info = self._env.step(NOOP)
             if over:
                 screen, info = self._env.reset()

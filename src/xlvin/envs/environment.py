@@ -173,11 +173,16 @@ def time_limit(name: str) -> int | None:
     return None if spec is None else spec.max_episode_steps
 
 
+def shapes_of(name: str, bins: Sequence[int] | None = None) -> Shapes:
+    """What an agent learns about an environment beforehand; `bins` as of `Environment`."""
+    environment = Environment(name, bins=bins)
+    environment.close()
+    return environment.shapes
+
+
 def shows_images(name: str) -> bool:
     """Whether an environment's observations are images."""
-    environment = Environment(name, bins=None)
-    environment.close()
-    return len(environment.shapes.observation) == 3
+    return len(shapes_of(name).observation) == 3
 
 
 def _import(name: str) -> str:

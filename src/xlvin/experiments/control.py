@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from xlvin.agents.registry import executor_hash
 from xlvin.binning import default_bins
 from xlvin.experiments.workers import run_jobs
 from xlvin.report import tables
 from xlvin.report.records import Record, add, find, provenance
 from xlvin.training.config import TrainConfig
 from xlvin.training.evaluation import evaluate
-from xlvin.training.run import executor_hash, make_trainer
+from xlvin.training.run import IMAGE, make_trainer
 
 EXECUTOR = "executor_sha256"  # in a record's configuration; records from before this was kept lack it
 
@@ -73,13 +74,13 @@ def run_cell(cell: Cell) -> Outcome:
 def resolved(config: TrainConfig) -> dict[str, Any]:
     """The configuration as a record keeps it: one for all seeds, with the hash of the executor inside."""
     fields = asdict(config)
-    del fields["seeds"], fields["first_seed"]
-    digest = executor_hash(config)
+    del fields["seeds"], fields["first_seed"], fields["network"][IMAGE]
+    digest = executor_hash(config.network)
     return fields if digest is None else fields | {EXECUTOR: digest}
 
 
 # What the environment decides and training fills in; beside these the bins, which users may choose.
-FILLED_IN = ("observation", "given", "actions", "discount", "low", "high")
+FILLED_IN = ("observation", "given", "image", "actions", "discount", "low", "high")
 
 
 def filled_in(asked: TrainConfig, kept: TrainConfig) -> TrainConfig:
@@ -149,7 +150,7 @@ def made(config: TrainConfig, stored: dict[str, Any]) -> bool:
     """Whether stored settings are these, seeds apart; fields that they lack have their defaults."""
     kept = TrainConfig.from_dict({name: value for name, value in stored.items() if name != EXECUTOR})
     asked = replace(filled_in(config, kept), seeds=kept.seeds, first_seed=kept.first_seed)
-    digest = executor_hash(config)
+    digest = executor_hash(config.network)
     return asked == kept and stored.get(EXECUTOR, digest) == digest
 
 

@@ -9,7 +9,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from xlvin.agents.mazes import LEARNED, make_maze_agent
+from xlvin.agents.base import AgentConfig
+from xlvin.agents.mazes import LEARNED, make_maze_agent, network_of
+from xlvin.agents.registry import executor_hash
 from xlvin.experiments.workers import Effort, run_jobs
 from xlvin.mdp.mazes import generate
 from xlvin.planner.grid.base import GridPlanner
@@ -84,6 +86,8 @@ class Cell:
     def config(self) -> dict[str, Any]:
         """Every number that decides the outcome, the seed apart, as JSON gives them back."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(TRAINING[self.agent])))
+        if network := network_of(self.agent):
+            plain |= {"network": network, "executor_sha256": executor_hash(AgentConfig(**network))}
         return plain | {
             "mazes": MAZES[self.size],
             "winding": WINDING,

@@ -15,7 +15,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from xlvin.agents.mazes import LEARNED, Version, make_maze_agent
+from xlvin.agents.base import AgentConfig
+from xlvin.agents.mazes import Version, make_maze_agent, network_of
+from xlvin.agents.registry import executor_hash
 from xlvin.errors import XLVINError
 from xlvin.mdp.mazes import generate
 from xlvin.storage import check_tensors, load_tensors, save_tensors
@@ -23,6 +25,7 @@ from xlvin.training.config import PPOConfig
 from xlvin.training.continual import ContinualConfig, ContinualTrainer, LevelResult
 from xlvin.training.devices import fast_device
 from xlvin.training.hindsight import HindsightConfig
+from xlvin.training.lock import alone_in
 from xlvin.training.maze_evaluation import arrivals, held_out
 
 FOLDER = "continual-maze"
@@ -64,16 +67,20 @@ class RunConfig:
     """Journeys of every level through them."""
     continual: ContinualConfig
     network: dict[str, Any]
-    """Further fields of AgentConfig, for agents with a learned model."""
+    """Fields of AgentConfig, for agents with a learned model."""
+    executor_sha256: str | None = None
+    """What the executor inside is known by."""
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> RunConfig:
-        """The settings that `dataclasses.asdict` and JSON have stored, with defaults for what they lack."""
+        """The settings that `dataclasses.asdict` and JSON have stored, with today's for what they lack."""
         continual = dict(stored["continual"])
         continual["ppo"] = PPOConfig(**continual["ppo"])
         if continual.get("hindsight") is not None:
             continual["hindsight"] = HindsightConfig(**continual["hindsight"])
-        return cls(**{**stored, "continual": ContinualConfig(**continual)})
+        network = network_of(stored["agent"], stored["version"]) | stored["network"]
+        today = {"network": network, "executor_sha256": _executor_of(network)}
+        return cls(**{**today, **stored, "network": network, "continual": ContinualConfig(**continual)})
 
 
 def run_config(version: Version, size: int, agent: str) -> RunConfig:
@@ -90,8 +97,13 @@ def run_config(version: Version, size: int, agent: str) -> RunConfig:
         ppo = replace(ppo, value_coef=VALUED)
     hindsight = HindsightConfig() if version == "hindsight" else None
     continual = ContinualConfig(levels=LEVELS[size], ppo=ppo, hindsight=hindsight)
-    network = {"discount": ppo.discount} if agent in LEARNED else {}
-    return RunConfig(agent, version, size, MAZES[size], 4000, 200, continual, network)
+    network = network_of(agent, version)
+    network |= {"discount": ppo.discount} if network else {}
+    return RunConfig(agent, version, size, MAZES[size], 4000, 200, continual, network, _executor_of(network))
+
+
+def _executor_of(network: dict[str, Any]) -> str | None:
+    return executor_hash(AgentConfig(**network)) if network else None
 
 
 @dataclass(frozen=True)
@@ -123,7 +135,7 @@ class MazeRun:
     def made(self, stored: dict[str, Any] | None) -> bool:
         """Whether stored settings are this run's; those of another version, with other fields, are not."""
         try:
-            return stored is not None and RunConfig.from_dict(stored) == self.config
+            return stored is not None and RunConfig.from_dict(stored) == RunConfig.from_dict(self.plain())
         except (TypeError, KeyError, XLVINError):
             return False
 
@@ -175,10 +187,15 @@ def load_outcome(run: MazeRun) -> Outcome | None:
 
 def train(run: MazeRun) -> Outcome:
     """Train until all levels are passed or one is failed; continues what was begun."""
-    device = fast_device(run.device)
     known = load_outcome(run)
     if known and known.finished:
         return known
+    with alone_in(run.folder):
+        return _continue(run)
+
+
+def _continue(run: MazeRun) -> Outcome:
+    device, known = fast_device(run.device), load_outcome(run)
     config, levels = run.config, list(known.levels) if known else []
     mazes = generate(config.mazes, config.size, TRAINING_MAZES, "train").to(device)
     journeys = held_out(

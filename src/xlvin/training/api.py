@@ -80,7 +80,7 @@ def open_member(folder: Path, seed: int | None = None) -> tuple[TrainConfig, Age
     chosen = config.first_seed if seed is None else seed
     if chosen not in members:
         raise XLVINError(
-            f"The run in {folder} has no seed {chosen}; its seeds are {', '.join(map(str, members))}."
+            f"The run in {folder} has no seed {chosen!r}; its seeds are {', '.join(map(str, members))}."
         )
     return config, members[chosen], chosen
 

@@ -94,8 +94,8 @@ class PPOConfig:
     discount: float = 0.99
     """gamma."""
     first_discount: float | None = None
-    """gamma of the first round, if another: from there the horizon, 1 / (1 - gamma), grows by equal factors
-    and is that of `discount` after 70 % of the rounds. Knowing little, one should not look far."""
+    """gamma before the first round, if another: from there the horizon, 1 / (1 - gamma), grows by equal
+    factors and is that of `discount` after 70 % of the rounds. Knowing little, one should not look far."""
     gae_lambda: float = 0.95
     """Mixes bootstrapped and Monte-Carlo returns; 1 is Monte-Carlo."""
     recompute: bool = False
@@ -191,7 +191,7 @@ class ImaginationConfig:
     """Of the model's weights."""
     model: Literal["observation", "latent"] = "observation"
     """An ensemble that predicts observations; or the agent's own encoder and T, with heads for what steps pay
-    and what ends: then `members` does not matter."""
+    and what ends: then `members` only has to divide `branches`."""
 
     def __post_init__(self) -> None:
         check_fields(self, "Imagination: ")
@@ -321,5 +321,5 @@ class TrainConfig:
             return cls(**{**stored, **parts})
         except (TypeError, KeyError, AttributeError) as error:
             raise XLVINError(
-                f"A stored configuration does not fit this version of xlvin ({error})."
+                f"A stored configuration does not fit this version of xlvin ({error}); train it anew."
             ) from error

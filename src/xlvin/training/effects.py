@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from xlvin.envs.environment import Environment
+from xlvin.envs.environment import shapes_of
 from xlvin.fields import flat
 from xlvin.training.config import TrainConfig
 
@@ -48,16 +48,10 @@ def _idle(config: TrainConfig) -> tuple[str, ...]:
         names += EXECUTOR
     if network.wiring != "aligned":
         names.append("network.sharpness")
-    if network.bins and _discrete(config):
+    if network.bins and not shapes_of(config.environment).vectors:
         names.append("network.bins")
     if config.budget.unit == "trajectories":
         names.append("budget.environments")
     names += POLICY if network.tail == "values" else ["values."]
     names += REAL_DATA if config.imagination.last_iterations else ["imagination."]
     return tuple(names)
-
-
-def _discrete(config: TrainConfig) -> bool:
-    environment = Environment(config.environment, bins=None)
-    environment.close()
-    return not environment.shapes.vectors

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from xlvin.agents.base import Agent
 from xlvin.agents.networks import ModelBasedAgent, XLVINAgent
 from xlvin.agents.tree import ImaginedTree
-from xlvin.envs.environment import Environment
+from xlvin.envs.environment import Environment, shapes_of
 from xlvin.errors import XLVINError
 
 Array = NDArray[Any]
@@ -50,6 +50,17 @@ class Episode:
     seed: int  # that the environment was reset with
 
 
+def check_fits(agent: Agent, environment: str) -> None:
+    """Refuse an environment that an agent can not act in."""
+    found, read = shapes_of(environment, agent.config.bins or None), agent.config
+    if (found.observation, found.actions, len(found.low)) != (read.observation, read.actions, len(read.low)):
+        raise XLVINError(
+            f"{environment} has observations {found.observation} and {found.actions} actions, the agent was "
+            f"trained with {read.observation} and {read.actions}; choose an environment with the same, or "
+            "train the agent anew."
+        )
+
+
 def play(agent: Agent, environment: str, seed: int, steps: int) -> Episode:
     """Act greedily for one episode, or its first `steps` steps."""
     if steps < 1:
@@ -58,14 +69,8 @@ def play(agent: Agent, environment: str, seed: int, steps: int) -> Episode:
         raise XLVINError(
             "A Gaussian policy has no chances of single actions to show; film it: `xlvin video`."
         )
+    check_fits(agent, environment)
     stage = _stage(environment, agent.config.bins or None)
-    found, read = stage.shapes, agent.config
-    if (found.observation, found.actions) != (read.observation, read.actions):
-        stage.close()
-        raise XLVINError(
-            f"{environment} now has observations {found.observation} and {found.actions} actions, the agent "
-            f"was trained on {read.observation} and {read.actions}; train it anew."
-        )
     try:
         moments: list[Moment] = []
         ended = terminated = False

@@ -85,6 +85,7 @@ class FrameTrainer:
             config.network,
             observation=(STACK, SIZE, SIZE),
             given=(STACK, SIZE, SIZE),
+            image="uint8",
             actions=self._games[0].actions,
             discount=config.ppo.discount,
         )

@@ -27,11 +27,9 @@ from numpy.typing import NDArray
 
 from xlvin.agents import registry
 from xlvin.agents.base import Agent
-from xlvin.agents.networks import UNTRAINED
 from xlvin.envs.atari import is_atari
 from xlvin.envs.own import source_file, with_source
 from xlvin.errors import XLVINError
-from xlvin.executor.artefact import load_provenance
 from xlvin.fields import flat
 from xlvin.files import unwritable, write_atomically, write_json
 from xlvin.storage import load_tensors, save_tensors
@@ -55,6 +53,8 @@ CONFIG, CHECKPOINT, METRICS, EVALUATION = (
     "evaluation.json",
 )
 PACKAGES = ("xlvin", "torch", "numpy", "gymnasium", "safetensors")
+# The environment decides this field of the network, and older runs lack it: no run is known by it.
+IMAGE = "image"
 # Seconds between checkpoints, so that short rounds are not spent on writing files.
 CHECKPOINT_EVERY = 20.0
 
@@ -87,7 +87,9 @@ class Result:
 
 def fingerprint(config: TrainConfig) -> str:
     """Eight hexadecimal digits that stand for the whole configuration."""
-    return hashlib.sha256(json.dumps(asdict(config), sort_keys=True).encode()).hexdigest()[:8]
+    fields = asdict(config)
+    del fields["network"][IMAGE]
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def default_folder(config: TrainConfig) -> Path:
@@ -147,12 +149,15 @@ def open_run(folder: Path) -> tuple[TrainConfig, list[Agent]]:
         raise XLVINError(f"{folder} holds no run; give the folder that `xlvin train` printed.")
     path = folder / CHECKPOINT
     if not path.exists():
-        raise XLVINError(f"The run in {folder} has no checkpoint yet; let it finish a round.")
+        raise XLVINError(f"The run in {folder} has no checkpoint yet; try again when it has trained longer.")
     tensors, metadata = _checkpoint(path)
     if metadata.get("format") != FORMAT:
         raise XLVINError(f"{path} is no xlvin checkpoint; train it anew.")
     stored = metadata.get("config")
-    config = TrainConfig.from_dict(stored if isinstance(stored, dict) else {})
+    stored = stored if isinstance(stored, dict) else {}
+    config = TrainConfig.from_dict(stored)
+    if differences(_stored(folder)["config"], stored):
+        raise XLVINError(f"{path} belongs to another run than {folder / CONFIG}; put its own back.")
     weights = {name.removeprefix("weights."): t for name, t in tensors.items() if name.startswith("weights.")}
     if any(weight.shape[:1] != (config.seeds,) for weight in weights.values()):
         raise XLVINError(f"{path} does not hold weights for {config.seeds} seeds; train it anew.")
@@ -171,7 +176,7 @@ def kept_rounds(folder: Path) -> int:
     if not path.exists():
         return 0
     round_ = _checkpoint(path)[0].get("round")
-    if round_ is None or round_.numel() != 1:
+    if round_ is None or round_.numel() != 1 or round_.is_floating_point() or round_ < 0:
         raise XLVINError(f"{path} does not say how far it is; remove the folder {folder} and train anew.")
     return int(round_)
 
@@ -182,8 +187,8 @@ def _checkpoint(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         return load_tensors(path)
     except XLVINError as error:
         raise XLVINError(
-            f"{path} is damaged or cannot be read ({error.__cause__}); if it stays so, remove the folder "
-            f"{path.parent} and train anew."
+            f"{path} is damaged or cannot be read ({error.__cause__ or 'no file'}); if it stays so, remove "
+            f"the folder {path.parent} and train anew."
         ) from error
 
 
@@ -193,7 +198,7 @@ def differences(there: dict[str, Any], here: dict[str, Any]) -> str:
     told = [
         f"{name} {old.get(name, 'unknown')} there, {new.get(name, 'unknown')} here"
         for name in old | new
-        if old.get(name) != new.get(name)
+        if old.get(name) != new.get(name) and not name.endswith(f"network.{IMAGE}")
     ]
     return "; ".join([*told[:3], *(["and more"] if len(told) > 3 else [])])
 
@@ -212,7 +217,7 @@ def reward_scale(folder: Path, config: TrainConfig, seed: int) -> float:
     if config.imagination.last_iterations == 0:
         return config.ppo.reward_scale
     lines = [json.loads(line) for line in _lines(folder / METRICS, config.budget.rounds)]
-    known = [line[REWARD_SCALE] for line in lines if line["seed"] == seed and line.get(REWARD_SCALE)]
+    known = [line[REWARD_SCALE] for line in lines if line.get("seed") == seed and line.get(REWARD_SCALE)]
     return float(known[-1]) if known else 1.0
 
 
@@ -238,7 +243,7 @@ def train_in(
     path = folder / CHECKPOINT
     if path.exists():
         tensors, metadata = _checkpoint(path)
-        if metadata != description:
+        if differences(metadata, description):
             raise XLVINError(f"{path} belongs to another run; choose another folder with --folder.")
         trainer.restore(tensors, str(path))
     if not trainer.finished:
@@ -268,9 +273,9 @@ def _open(folder: Path, trainer: Trainer | FrameTrainer) -> dict[str, Any]:
     executor = None if trainer.agent.executor is None else asdict(trainer.agent.executor)
     resolved = {"format": FORMAT, "config": asdict(trainer.config), "executor": executor}
     description: dict[str, Any] = json.loads(json.dumps(resolved))
-    digest = executor_hash(trainer.config)
+    digest = registry.executor_hash(trainer.config.network)
     source = source_file(trainer.config.environment)
-    if not (folder / CONFIG).exists():
+    if not (folder / CHECKPOINT).exists():  # nothing was learned: other settings may take the folder
         content = {
             "config": description["config"],
             "executor": executor,
@@ -315,14 +320,6 @@ def _stored(folder: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
         raise XLVINError(f"{path} is damaged; remove the folder or choose another with --folder.") from error
     return dict(stored)
-
-
-def executor_hash(config: TrainConfig) -> str | None:
-    """What the executor of a run is known by; None if there is none, or an untrained one."""
-    network = config.network
-    if not network.executes or network.executor == UNTRAINED:
-        return None
-    return str(load_provenance(network.executor)["sha256"])
 
 
 def known_returns(folder: Path | None, config: TrainConfig) -> NDArray[np.float64] | None:

@@ -277,10 +277,12 @@ class Trainer:
 
 def _fitted(config: TrainConfig, shapes: Shapes) -> AgentConfig:
     """The agent's network for an environment's observations and actions."""
+    numbers = len(shapes.observation) == 3 and shapes.dtype == "float32"
     return replace(
         config.network,
         observation=shapes.observation,
         given=shapes.given,
+        image="float32" if numbers else "uint8",
         actions=shapes.actions,
         discount=config.ppo.discount,
         bins=shapes.bins,
