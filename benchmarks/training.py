@@ -121,7 +121,17 @@ def command(first_seed: int, seeds: int) -> float:
         arguments = ["--first-seed", str(first_seed), "--seeds", str(seeds), "--folder", f"{folder}/run"]
         before = os.times()
         subprocess.run(
-            [sys.executable, "-m", "xlvin", "train", "CartPole-v0", "--json", *arguments],
+            [
+                sys.executable,
+                "-m",
+                "xlvin",
+                "train",
+                "CartPole-v0",
+                "--agent",
+                "xlvin-r",
+                "--json",
+                *arguments,
+            ],
             check=True,
             stdout=subprocess.DEVNULL,
         )

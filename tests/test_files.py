@@ -52,6 +52,23 @@ def test_an_interrupted_write_leaves_nothing_behind(tmp_path: Path, monkeypatch:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_link_stays_and_what_it_points_to_is_replaced(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    write_atomically(link, b"new")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+
+
+def test_a_pipe_is_no_file_to_replace(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(XLVINError, match="no ordinary file"):
+        write_atomically(pipe, b"new")
+    assert pipe.is_fifo()
+
+
 def test_a_device_without_space_is_told_of() -> None:
     with pytest.raises(XLVINError, match="/dev/full/file could not be written"):
         write_atomically(Path("/dev/full/file"), b"x")

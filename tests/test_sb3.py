@@ -293,3 +293,9 @@ def test_bad_input_is_told_in_one_sentence() -> None:
         model(agent="ppo").learn(32, callback=TransE())
     with pytest.raises(XLVINError, match="transition model"):
         PPO("MlpPolicy", "CartPole-v1", device="cpu", n_steps=16, batch_size=16).learn(16, callback=TransE())
+
+
+@pytest.mark.parametrize("coefficient", [float("nan"), -1.0, float("inf"), "a"])
+def test_coefficients_that_mean_nothing_are_refused(coefficient: Any) -> None:
+    with pytest.raises(XLVINError, match="not negative"):
+        TransE(coefficient)

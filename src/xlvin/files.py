@@ -18,8 +18,13 @@ OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 @contextlib.contextmanager
 def replacing(path: Path | str) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place if the block succeeds, and is gone if it fails."""
-    path = Path(path)
+    """A temporary path beside `path` that takes its place if the block succeeds, and is gone if it fails.
+
+    Where `path` is a link, what it points to is replaced. Devices and pipes are no files to replace.
+    """
+    path = Path(os.path.realpath(path))
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise XLVINError(f"{path} is no ordinary file and cannot be replaced; choose another name.")
     temporary = path.with_name(f".{path.name}.part")  # a fixed name: what a killed process left goes
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,5 +12,5 @@ import torch
 def seeded(seed: int) -> Iterator[None]:
     """What is drawn inside depends on `seed` alone; the caller's stream is left as it was."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed every GPU as well
         yield

@@ -10,6 +10,7 @@ observation, which SB3's rollout buffer does not keep.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,9 @@ class TransE(BaseCallback):
 
     def __init__(self, coefficient: float = 0.001, reward_coefficient: float = 1.0) -> None:
         super().__init__()
+        given = (coefficient, reward_coefficient)
+        if not all(isinstance(number, int | float) and 0.0 <= number < math.inf for number in given):
+            raise XLVINError(f"TransE's coefficients are {given}; give numbers that are not negative.")
         self.coefficients = {"transe": coefficient, "pixels": coefficient, "reward": reward_coefficient}
         self._columns: list[tuple[NDArray[Any], ...]] = []
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from xlvin.agents.base import AgentConfig
 from xlvin.agents.registry import VALUE_BASED
 from xlvin.experiments import tuning
 from xlvin.training.presets import CONTROL, with_settings
@@ -19,6 +20,14 @@ def test_sampled_settings_fit_every_agent(environment: str) -> None:
             assert (config.values.n_step, config.ppo.discount) == (settings["n_step"], settings["discount"])
             assert config.values.q_coef == (0.0 if agent == "vpn" else 1.0)
         with_settings(tuning.untuned(environment, "ppo"), tuning.sample(environment, trial))
+
+
+@pytest.mark.parametrize("agent", ["ppo", "xlvin-r", "atreec", *VALUE_BASED])
+def test_a_search_does_not_start_from_what_an_earlier_one_found(agent: str) -> None:
+    for environment, (hidden, depth, budget) in CONTROL.items():
+        start = tuning.untuned(environment, agent)
+        assert (start.network.hidden, start.network.depth, start.budget) == (hidden, depth, budget)
+        assert start.network.inputs == AgentConfig().inputs
 
 
 def test_a_search_keeps_every_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,10 @@ class PixelXLVINAgent(XLVINAgent):
         self.world = PixelModel(config.latent)
 
     def auxiliary_losses(self, output: Output, batch: Batch) -> dict[str, Tensor]:
-        """A variational autoencoder's loss on s, and the painted successor h + T(h, a) against s'."""
+        """A variational autoencoder's loss on s, and the painted successor h + T(h, a) against s'.
+
+        The autoencoder's noise comes from torch's own stream, not from the seed.
+        """
         h = output.embedding
         now = self.world(h, torch.randn(len(h), self.world.code, device=h.device))
         then = self.world(h + self.transition.translation(h, batch.action))

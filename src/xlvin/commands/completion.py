@@ -12,12 +12,11 @@ import tyro
 
 from xlvin.agents.registry import AGENTS
 from xlvin.cli import COMMANDS
-from xlvin.commands.list import KINDS
+from xlvin.commands.list import KINDS, SETTINGS
 from xlvin.commands.reproduce import EXPERIMENTS
 from xlvin.errors import unknown
 from xlvin.executor.artefact import SHIPPED
 from xlvin.mdp.families import FAMILIES
-from xlvin.training.presets import CONTROL
 
 EXAMPLES = """
 
@@ -32,7 +31,7 @@ SHELLS = ("bash", "zsh", "fish")
 def words() -> dict[str, list[str]]:
     """What may follow each command: names that it takes, then its options, as its help shows them."""
     names = {
-        "train": list(CONTROL),
+        "train": list(SETTINGS),
         "pretrain": list(FAMILIES),
         "executor": ["evaluate", *SHIPPED],
         "reproduce": list(EXPERIMENTS),
@@ -47,7 +46,7 @@ def values() -> dict[str, list[str]]:
     return {
         "--agent": list(AGENTS),
         "--agents": list(AGENTS),
-        "--environments": list(CONTROL),
+        "--environments": list(SETTINGS),
         "--preset": ["tuned", "paper"],
         "--network.executor": list(SHIPPED),
     }

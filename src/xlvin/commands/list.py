@@ -112,7 +112,7 @@ def list_(
         print(json.dumps(found if kind is None else found[kind], indent=1))
         return
     if kind is None:  # Gymnasium's hundreds only when asked for
-        found["environments"] = found["environments"][: len(CONTROL)]
+        found["environments"] = found["environments"][: len(SETTINGS)]
     titles = (f"{name}\n\n" if kind is None else "" for name in found)
     print("\n\n".join(title + plain(rows) for title, rows in zip(titles, found.values(), strict=True)))
     if kind is None:

@@ -72,7 +72,8 @@ class FreelyProjectedTree(AlignedPlanner):
     def forward(self, embedding: Tensor) -> ActionValues:
         """As the aligned planner's; Q lacks the root's own value, which all actions share."""
         executor, processor, actions = self.executor, self.executor.processor, self.transition.actions
-        edge = processor.edge(executor.edge_encoder(torch.stack((torch.ones(()), self.executor_discount))))
+        discount = self.executor_discount
+        edge = processor.edge(executor.edge_encoder(torch.stack((torch.ones_like(discount), discount))))
         inputs = [
             self.project(level).unflatten(-1, (actions, -1))  # x, [M, B, A, w]
             for level in grow(self.transition, embedding, self.depth)

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from xlvin.agents.registry import VALUE_BASED
+from xlvin.agents.base import AgentConfig
+from xlvin.agents.registry import VALUE_BASED, named
 from xlvin.experiments.workers import run_jobs
 from xlvin.training import value_presets
 from xlvin.training.config import DQNConfig, TrainConfig
 from xlvin.training.evaluation import evaluate
-from xlvin.training.presets import GENERAL, preset, with_settings
+from xlvin.training.presets import CONTROL, GENERAL, with_settings
 from xlvin.training.run import make_trainer
 from xlvin.training.seeding import generator
 
@@ -113,14 +114,15 @@ def sample(environment: str, trial: int, values: bool = False) -> dict[str, Any]
 
 
 def untuned(environment: str, agent: str) -> TrainConfig:
-    """Where every search starts."""
-    start = preset(environment, agent)
+    """Where every search starts: general settings, a network as wide and a tree as deep as the paper's."""
+    hidden, depth, budget = CONTROL[environment]
+    start = TrainConfig(
+        environment, agent, AgentConfig(**named(agent), hidden=hidden, depth=depth), budget, GENERAL
+    )
     if agent in VALUE_BASED:
-        return with_settings(
-            replace(start, ppo=value_presets.Q_LEARNING, values=DQNConfig()),
-            value_presets.GENERAL.get(agent, {}),
-        )
-    return replace(start, ppo=GENERAL)
+        general = replace(start, ppo=value_presets.Q_LEARNING, values=DQNConfig())
+        return with_settings(general, value_presets.GENERAL.get(agent, {}))
+    return start
 
 
 def run_trial(trial: Trial) -> list[float]:

@@ -103,7 +103,7 @@ class AbstractModel(nn.Module):
             if stage.frozen:
                 here, there = here.detach(), there.detach()
             predicted = here + self.transition.translation(here, steps.action)
-            # Steps of a minibatch are drawn at random: a step's negatives are those that follow it.
+            # Steps of a minibatch are drawn at random: a step's negatives are those before it.
             negatives = [here.roll(shift, 0) for shift in range(1, stage.negatives + 1)]
             total = total + equivariance_loss(predicted, there, negatives, hinge)
             total = total + 0.5 * (self.rewards(there) - steps.reward).square()
