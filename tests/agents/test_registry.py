@@ -11,7 +11,7 @@ import safetensors.torch
 import torch
 
 import xlvin
-from xlvin.agents.base import AgentConfig
+from xlvin.agents.base import BEAM, AgentConfig
 from xlvin.agents.networks import XLVINAgent
 from xlvin.agents.registry import AGENTS, load, make_agent
 from xlvin.errors import XLVINError
@@ -46,7 +46,7 @@ def test_heads_that_speak_in_the_logits_start_small() -> None:
         ("xlvin-r", {"executor": "nowhere"}, 'no executor "nowhere"'),
         ("xlvin-r", {"depht": 3}, "AgentConfig"),
         ("xlvin-r", {"depth": -1}, "depth"),
-        ("xlvin-r", {"depth": 40}, "smaller depth or give a beam"),
+        ("atreec", {"depth": 40}, "smaller depth or give a beam"),
         ("atreec", {"depth": 10**9}, "smaller depth or give a beam"),
         ("xlvin-r", {"wiring": "loose"}, "executor, skeleton, aligned"),
         ("xlvin-aligned", {"depth": 0}, "depth 0"),
@@ -236,3 +236,19 @@ def test_stable_baselines_evaluates_agents() -> None:
     agent = make_agent("xlvin-r", **SMALL).eval()
     mean, _ = evaluation.evaluate_policy(agent, gymnasium.make("CartPole-v1"), 3, warn=False)
     assert 8.0 <= mean <= 500.0
+
+
+def test_a_tree_that_would_be_huge_follows_the_most_probable_paths() -> None:
+    assert AgentConfig(observation=(3,), actions=8, depth=4).kept is None
+    assert AgentConfig(observation=(3,), actions=500, depth=2).kept == BEAM
+    assert AgentConfig(observation=(3,), actions=500, depth=2, beam=20).kept == 20
+    assert AgentConfig(observation=(3,), actions=500, depth=1).kept is None
+    assert AgentConfig(observation=(3,), actions=30, samples=4, depth=2).kept == BEAM
+    assert AgentConfig(kind="atreec", observation=(3,), actions=500, depth=2).kept is None
+    agent = make_agent(observation=(3,), actions=500)
+    assert agent(torch.zeros(2, 3)).logits.shape == (2, 500)
+
+
+def test_pixels_are_painted_by_policies_alone() -> None:
+    with pytest.raises(XLVINError, match="no tail of values"):
+        AgentConfig(kind="pixels", observation=(4, 84, 84), actions=3, tail="values")

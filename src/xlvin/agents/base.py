@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -26,8 +27,9 @@ from xlvin.observations import converter
 from xlvin.storage import save_tensors
 
 FORMAT = "xlvin-agent-1"
-# With more binned actions than this, as many of the most probable paths are followed to every level.
-BEAM = 8
+# With more binned actions than this, as many of the most probable paths are followed to every level; and so
+# they are where the full tree would have more leaves than that.
+BEAM, LEAVES = 8, 10_000
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ class AgentConfig:
     """Layer normalisation after every step of the executor (appendix F, mazes)."""
     beam: int | None = None
     """Expand only this many nodes per level of the tree: the most probable by the actor's prior, or, in the
-    aligned wiring, those that promise most. None: all, or 8 where binned actions are more than that."""
+    aligned wiring, those that promise most. None: all, or 8 where binned actions are more than that or the
+    tree would have more than 10,000 leaves."""
     initialisation: Literal["orthogonal", "torch"] = "orthogonal"
     """Orthogonal with a small actor (Kostrikov), or PyTorch's default."""
     inputs: Literal["raw", "bounds", "standard", "symlog"] = "standard"
@@ -96,6 +99,7 @@ class AgentConfig:
             "beam": self.beam is not None and not self.executes,
             "normalise": self.normalise and not self.executes,
             "aligned wiring": self.wiring == "aligned" and self.kind != "xlvin",
+            "tail of values": self.tail == "values" and self.kind == "pixels",
         }
         for name, is_set in lacking.items():
             if is_set:
@@ -120,9 +124,10 @@ class AgentConfig:
 
     @property
     def kept(self) -> int | None:
-        """Nodes kept per level of the tree: the beam; by default all, unless binned actions are many."""
-        many = self.executes and bool(self.bins) and self.actions > BEAM
-        return BEAM if self.beam is None and many else self.beam
+        """Nodes kept per level of the tree: the beam; by default all, unless actions or leaves are many."""
+        large = self.depth * math.log(max(self.actions * self.samples, 1)) > math.log(LEAVES)
+        many = large or (bool(self.bins) and self.actions > BEAM)
+        return BEAM if self.beam is None and self.executes and many else self.beam
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> AgentConfig:

@@ -203,6 +203,7 @@ def _make(name: str, options: dict[str, Any]) -> tuple[gymnasium.Env[Any, Any], 
         with warnings.catch_warnings():
             # CartPole-v0 is the paper's environment; that newer versions exist is no news.
             warnings.filterwarnings("ignore", message=".*is out of date.*")
+            warnings.filterwarnings("ignore", message=".*Using the latest versioned environment.*")
             # Simulators imported here may use what Python will drop one day; Box2D does.
             warnings.simplefilter("ignore", DeprecationWarning)
             env = gymnasium.make(registered, disable_env_checker=True, **options)

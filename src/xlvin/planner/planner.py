@@ -81,8 +81,10 @@ class Planner(nn.Module):
         normalise: bool = False,
     ) -> None:
         super().__init__()
-        if depth < 0:
-            raise XLVINError(f"The planner's depth is {depth}; it must be 0 or more.")
+        if not isinstance(processor, Processor):
+            raise XLVINError("A planner runs a processor; give that of an executor, `executor.processor`.")
+        if not isinstance(depth, int) or depth < 0:
+            raise XLVINError(f"The planner's depth is {depth}; it must be a whole number from 0 on.")
         if wiring not in ("executor", "skeleton"):
             raise XLVINError(f'Unknown wiring "{wiring}"; choose executor or skeleton.')
         if (beam is None) != (prior is None):

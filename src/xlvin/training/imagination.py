@@ -82,7 +82,8 @@ class Imagination:
     ) -> None:
         if len(shapes.observation) != 1:
             raise XLVINError(
-                "Imagination needs observations that are vectors or states; for images choose agent xlvin-r."
+                "Imagination needs observations that are vectors or states; for images choose agent xlvin-r "
+                "and leave the options of imagination out."
             )
         if shapes.vectors:
             raise XLVINError(
