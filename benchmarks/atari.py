@@ -33,11 +33,11 @@ import torch
 from speed import Measured, parser, report
 from xlvin.agents.base import AgentConfig
 from xlvin.agents.registry import build, named
-from xlvin.training import frame_learner
-from xlvin.training.atari_preset import HIDDEN, KOSTRIKOV, LATENT
 from xlvin.training.config import Budget, PPOConfig
-from xlvin.training.frame_learner import FrameLearner, Outcome
-from xlvin.training.frame_trainer import FrameTrainer
+from xlvin.training.frames import learner as frame_learner
+from xlvin.training.frames.learner import FrameLearner, Outcome
+from xlvin.training.frames.preset import HIDDEN, KOSTRIKOV, LATENT
+from xlvin.training.frames.trainer import FrameTrainer
 from xlvin.training.presets import preset
 
 FREEWAY = "FreewayNoFrameskip-v4"

@@ -15,7 +15,7 @@ from xlvin.experiments.maze_runs import MazeRun, RunConfig
 from xlvin.experiments.workers import Effort
 from xlvin.report.records import read_all
 from xlvin.training.config import PPOConfig
-from xlvin.training.continual import ContinualConfig
+from xlvin.training.mazes.continual import ContinualConfig
 
 PPO = PPOConfig(epochs=1, minibatches=1)
 

@@ -10,11 +10,11 @@ from xlvin.agents.mazes import make_maze_agent
 from xlvin.errors import RunFailedError, XLVINError
 from xlvin.mdp.mazes import generate, optimal_actions
 from xlvin.training.config import PPOConfig
-from xlvin.training.continual import ContinualConfig, ContinualTrainer
-from xlvin.training.hindsight import HindsightConfig
-from xlvin.training.maze_evaluation import Journeys, arrivals, held_out
+from xlvin.training.mazes.continual import ContinualConfig, ContinualTrainer
+from xlvin.training.mazes.evaluation import Journeys, arrivals, held_out
+from xlvin.training.mazes.hindsight import HindsightConfig
+from xlvin.training.mazes.transe import train_transe
 from xlvin.training.returns import advantages
-from xlvin.training.transe import train_transe
 
 MAZES = generate(40, 8, 0, "train")
 PPO = PPOConfig(epochs=1, minibatches=2)

@@ -16,7 +16,7 @@ from xlvin.errors import XLVINError
 from xlvin.latent.world import WorldModel
 from xlvin.training.config import Budget, ImaginationConfig
 from xlvin.training.episode import play
-from xlvin.training.imagination import FIND, LONG, RETURN_SIZE
+from xlvin.training.imagination.imagination import FIND, LONG, RETURN_SIZE
 from xlvin.training.presets import preset
 from xlvin.training.replay import Seen
 from xlvin.training.run import run

@@ -11,12 +11,20 @@ from torch import Tensor
 from xlvin.agents.base import AgentConfig
 from xlvin.agents.registry import named
 from xlvin.training.config import Budget, ImaginationConfig, PPOConfig, TrainConfig
-from xlvin.training.counted_worlds import LARGEST, RARE, CountedWorlds, chances, count, countable, evidence
+from xlvin.training.imagination.counted_worlds import (
+    LARGEST,
+    RARE,
+    CountedWorlds,
+    chances,
+    count,
+    countable,
+    evidence,
+)
+from xlvin.training.imagination.worlds import Worlds
 from xlvin.training.presets import preset
 from xlvin.training.replay import Replay, Seen
 from xlvin.training.seeding import generator
 from xlvin.training.trainer import Trainer
-from xlvin.training.worlds import Worlds
 
 from ..resuming import assert_goes_on_as
 

@@ -22,6 +22,7 @@ from xlvin.errors import RunFailedError, XLVINError
 from xlvin.storage import load_tensors, save_tensors
 from xlvin.training import run as run_module
 from xlvin.training.config import Budget, PPOConfig, TrainConfig
+from xlvin.training.log import Log
 from xlvin.training.presets import preset
 from xlvin.training.run import open_run, run
 from xlvin.training.trainer import Trainer
@@ -311,7 +312,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(
 
     with monkeypatch.context() as disk:
         disk.setattr(run_module, "save_tensors", fill_up)
-        disk.setattr(run_module._Log, "sync", lambda log: None)
+        disk.setattr(Log, "sync", lambda log: None)
         with pytest.raises(
             RunFailedError, match=r"checkpoint.safetensors could not be written \(No space left"
         ):

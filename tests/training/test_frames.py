@@ -15,9 +15,9 @@ from xlvin.agents.registry import build, named
 from xlvin.errors import XLVINError
 from xlvin.training.config import Budget, ImaginationConfig, PPOConfig, TrainConfig
 from xlvin.training.evaluation import evaluate
-from xlvin.training.frame_learner import FrameLearner
-from xlvin.training.frame_trainer import FrameTrainer, Seat
-from xlvin.training.frames import Frames
+from xlvin.training.frames.frames import Frames
+from xlvin.training.frames.learner import FrameLearner
+from xlvin.training.frames.trainer import FrameTrainer, Seat
 from xlvin.training.graphs import Graph
 from xlvin.training.minibatches import shuffle
 from xlvin.training.objective import Objective, Sample, Targets
@@ -37,7 +37,7 @@ def configure(agent: str = "xlvin-r", rounds: int = 2, **fields: Any) -> TrainCo
 
 @pytest.fixture
 def full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xlvin.training.frame_learner.mixes_precision", lambda device: False)
+    monkeypatch.setattr("xlvin.training.frames.learner.mixes_precision", lambda device: False)
 
 
 def test_stacks_are_the_last_four_frames_of_the_same_episode() -> None:

@@ -10,7 +10,7 @@ from xlvin.envs.maze_world import observe, scenes
 from xlvin.errors import XLVINError
 from xlvin.mdp.mazes import GOAL_REWARD, WALL_REWARD, Mazes, generate, optimal_actions, optimal_values
 from xlvin.training.config import PPOConfig
-from xlvin.training.hindsight import Hindsight, HindsightConfig
+from xlvin.training.mazes.hindsight import Hindsight, HindsightConfig
 
 PPO = PPOConfig(discount=0.9)
 MAZE = generate(1, 8, 3, winding=1.0)

@@ -13,13 +13,14 @@ from xlvin.agents.registry import named
 from xlvin.errors import XLVINError
 from xlvin.training.config import Budget, ImaginationConfig, PPOConfig, TrainConfig
 from xlvin.training.evaluation import evaluate
-from xlvin.training.imagination import Imagination, Step
+from xlvin.training.imagination.imagination import Imagination, Step
+from xlvin.training.imagination.worlds import Worlds
+from xlvin.training.log import reward_scale
 from xlvin.training.presets import patience, preset
 from xlvin.training.replay import Replay, Seen
 from xlvin.training.returns import standardise
-from xlvin.training.run import reward_scale, run
+from xlvin.training.run import run
 from xlvin.training.trainer import Trainer
-from xlvin.training.worlds import Worlds
 
 from ..environments import CORRIDOR, PICTURE
 from ..resuming import assert_goes_on_as

@@ -11,8 +11,8 @@ from xlvin.errors import RunFailedError, XLVINError
 from xlvin.mdp.mazes import MOVES, Mazes, generate, optimal_actions
 from xlvin.planner.grid.base import GridOutput, GridPlanner
 from xlvin.planner.grid.registry import make_planner
-from xlvin.training.imitating_agent import ImitatingAgent
-from xlvin.training.imitation import (
+from xlvin.training.mazes.imitating_agent import ImitatingAgent
+from xlvin.training.mazes.imitation import (
     ImitationConfig,
     greedy_actions,
     imitate,

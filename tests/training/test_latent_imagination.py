@@ -16,14 +16,14 @@ from xlvin.errors import XLVINError
 from xlvin.latent.latent_world import Stretches
 from xlvin.training.config import Budget, ImaginationConfig, PPOConfig, TrainConfig
 from xlvin.training.evaluation import evaluate
-from xlvin.training.imagination import Imagination
-from xlvin.training.latent_learner import LatentLearner
-from xlvin.training.latent_worlds import AGENT_NORM, LatentWorlds, move, remaining, stretches
+from xlvin.training.imagination.imagination import Imagination
+from xlvin.training.imagination.latent_learner import LatentLearner
+from xlvin.training.imagination.latent_worlds import AGENT_NORM, LatentWorlds, move, remaining, stretches
+from xlvin.training.imagination.worlds import Worlds
 from xlvin.training.presets import preset
 from xlvin.training.replay import Seen
 from xlvin.training.run import run
 from xlvin.training.trainer import Trainer
-from xlvin.training.worlds import Worlds
 
 from ..environments import CORRIDOR
 from ..resuming import assert_goes_on_as

@@ -21,8 +21,8 @@ from xlvin.training.replay import Replay, Seen
 from xlvin.training.run import make_trainer, run
 from xlvin.training.stack import Stack
 from xlvin.training.trainer import Trainer
-from xlvin.training.value_trainer import ValueTrainer
-from xlvin.training.value_windows import Windows
+from xlvin.training.values.trainer import ValueTrainer
+from xlvin.training.values.windows import Windows
 
 from ..environments import CORRIDOR, PICTURE
 

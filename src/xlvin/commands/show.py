@@ -19,7 +19,8 @@ from xlvin.report.tables import number
 from xlvin.training.api import open_member
 from xlvin.training.config import TrainConfig
 from xlvin.training.episode import play
-from xlvin.training.run import kept_rounds, reward_scale
+from xlvin.training.log import reward_scale
+from xlvin.training.run import kept_rounds
 
 EXAMPLES = """
 

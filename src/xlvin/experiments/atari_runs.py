@@ -19,7 +19,8 @@ from xlvin.experiments.workers import run_jobs
 from xlvin.report.records import Record, add, provenance
 from xlvin.training.config import TrainConfig
 from xlvin.training.lock import alone_in
-from xlvin.training.run import CHECKPOINT_EVERY, METRICS, default_folder, make_trainer, train_in
+from xlvin.training.log import METRICS
+from xlvin.training.run import CHECKPOINT_EVERY, default_folder, make_trainer, train_in
 from xlvin.training.trainer import Metrics
 
 POINTS = 50  # of a curve

@@ -31,7 +31,7 @@ from xlvin.mdp.mazes import Mazes, generate
 from xlvin.report import tables
 from xlvin.report.records import Record, provenance, read_all, write
 from xlvin.training.devices import usable_device
-from xlvin.training.transe import train_transe
+from xlvin.training.mazes.transe import train_transe
 
 NAME = "embedding-geometry"
 SIZE, SEED = 8, 0

@@ -22,8 +22,8 @@ from xlvin.report import tables
 from xlvin.report.records import Record, add, find, provenance, read_all
 from xlvin.report.statistics import summarise
 from xlvin.training.devices import fast_device, usable_device
-from xlvin.training.imitating_agent import ImitatingAgent
-from xlvin.training.imitation import ImitationConfig, imitate, score
+from xlvin.training.mazes.imitating_agent import ImitatingAgent
+from xlvin.training.mazes.imitation import ImitationConfig, imitate, score
 
 NAME = "imitation"
 SEEDS = 3

@@ -22,11 +22,11 @@ from xlvin.errors import XLVINError
 from xlvin.mdp.mazes import generate
 from xlvin.storage import check_tensors, load_tensors, save_tensors
 from xlvin.training.config import PPOConfig
-from xlvin.training.continual import ContinualConfig, ContinualTrainer, LevelResult
 from xlvin.training.devices import fast_device
-from xlvin.training.hindsight import HindsightConfig
 from xlvin.training.lock import alone_in
-from xlvin.training.maze_evaluation import arrivals, held_out
+from xlvin.training.mazes.continual import ContinualConfig, ContinualTrainer, LevelResult
+from xlvin.training.mazes.evaluation import arrivals, held_out
+from xlvin.training.mazes.hindsight import HindsightConfig
 
 FOLDER = "continual-maze"
 # Levels to pass by size; the paper has ten at 8 x 8 and twenty at 16 x 16.

@@ -17,12 +17,12 @@ import numpy as np
 from xlvin.agents.base import AgentConfig
 from xlvin.agents.registry import VALUE_BASED, named
 from xlvin.experiments.workers import run_jobs
-from xlvin.training import value_presets
 from xlvin.training.config import DQNConfig, TrainConfig
 from xlvin.training.evaluation import evaluate
 from xlvin.training.presets import CONTROL, GENERAL, with_settings
 from xlvin.training.run import make_trainer
 from xlvin.training.seeding import generator
+from xlvin.training.values import presets as value_presets
 
 FIRST_SEED = 1000
 

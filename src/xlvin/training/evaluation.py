@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from xlvin.agents.base import Agent
 from xlvin.envs.atari import is_atari
 from xlvin.training.devices import usable_device
-from xlvin.training.frame_evaluation import evaluate_games
+from xlvin.training.frames.evaluation import evaluate_games
 from xlvin.training.policies import greedy_policy
 from xlvin.training.rollouts import Actors, Policy
 from xlvin.training.stack import Stack

@@ -14,9 +14,9 @@ from xlvin.agents.registry import IMAGINING, VALUE_BASED, named
 from xlvin.envs.atari import is_atari
 from xlvin.envs.environment import shows_images, time_limit
 from xlvin.errors import XLVINError
-from xlvin.training.atari_preset import atari_preset
 from xlvin.training.config import Budget, DQNConfig, ImaginationConfig, PPOConfig, TrainConfig
-from xlvin.training.value_presets import Q_LEARNING, Settings, value_settings
+from xlvin.training.frames.preset import atari_preset
+from xlvin.training.values.presets import Q_LEARNING, Settings, value_settings
 
 Version = Literal["paper", "tuned"]
 NETWORK = ("inputs", "depth")

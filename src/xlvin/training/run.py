@@ -12,14 +12,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import platform
 import time
 import warnings
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,27 +30,19 @@ from xlvin.envs.atari import is_atari
 from xlvin.envs.own import source_file, with_source
 from xlvin.errors import XLVINError
 from xlvin.fields import flat
-from xlvin.files import unwritable, write_atomically, write_json
+from xlvin.files import write_json
 from xlvin.storage import load_tensors, save_tensors
 from xlvin.training.config import TrainConfig
 from xlvin.training.evaluation import evaluate
-from xlvin.training.frame_trainer import FrameTrainer
-from xlvin.training.imagination import REWARD_SCALE
+from xlvin.training.frames.trainer import FrameTrainer
 from xlvin.training.lock import alone_in
-from xlvin.training.tracking import check_tracker, make_tracker
-from xlvin.training.trainer import Metrics, Progress, Trainer
-from xlvin.training.value_trainer import ValueTrainer
-
-if TYPE_CHECKING:
-    from xlvin.training.board import Board
+from xlvin.training.log import Log
+from xlvin.training.tracking import check_tracker
+from xlvin.training.trainer import Progress, Trainer
+from xlvin.training.values.trainer import ValueTrainer
 
 FORMAT = "xlvin-checkpoint-1"
-CONFIG, CHECKPOINT, METRICS, EVALUATION = (
-    "config.json",
-    "checkpoint.safetensors",
-    "metrics.jsonl",
-    "evaluation.json",
-)
+CONFIG, CHECKPOINT, EVALUATION = "config.json", "checkpoint.safetensors", "evaluation.json"
 PACKAGES = ("xlvin", "torch", "numpy", "gymnasium", "safetensors")
 # The environment decides this field of the network, and older runs lack it: no run is known by it.
 IMAGE = "image"
@@ -212,15 +203,6 @@ def write_evaluation(path: Path, config: TrainConfig, returns: NDArray[np.float6
     write_json(path, {"environment": config.environment, "seeds": seeds, "provenance": provenance()})
 
 
-def reward_scale(folder: Path, config: TrainConfig, seed: int) -> float:
-    """What a run multiplies a seed's rewards by: a setting, or the latest that imagination has found."""
-    if config.imagination.last_iterations == 0:
-        return config.ppo.reward_scale
-    lines = [json.loads(line) for line in _lines(folder / METRICS, config.budget.rounds)]
-    known = [line[REWARD_SCALE] for line in lines if line.get("seed") == seed and line.get(REWARD_SCALE)]
-    return float(known[-1]) if known else 1.0
-
-
 def provenance() -> dict[str, Any]:
     """What this run was made with."""
     return {
@@ -250,7 +232,7 @@ def train_in(
         (folder / EVALUATION).unlink(missing_ok=True)  # of what these agents were before
     saved, written = trainer.round, time.monotonic()
     good = trainer.state()
-    with contextlib.closing(_Log(folder, trainer.config, trainer.round, track)) as log:
+    with contextlib.closing(Log(folder, trainer.config, trainer.round, track)) as log:
         try:
             while not trainer.finished:
                 log.add(trainer.round + 1, trainer.train_round(progress))
@@ -332,75 +314,3 @@ def known_returns(folder: Path | None, config: TrainConfig) -> NDArray[np.float6
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return returns if returns.shape == (config.seeds, config.evaluation_episodes) else None
-
-
-class _Log:
-    """metrics.jsonl, TensorBoard, perhaps a tracker; rounds after the resumed checkpoint are redone."""
-
-    def __init__(self, folder: Path, config: TrainConfig, done: int, track: str | None) -> None:
-        self.seeds = config.seed_list
-        self._path = folder / METRICS
-        self._tracker = None if track is None else make_tracker(track, folder, config)
-        write_atomically(self._path, "".join(_lines(self._path, done)).encode())
-        try:
-            self._file = self._path.open("a")
-            self._board = _board(folder, done)
-        except OSError as error:
-            raise unwritable(folder, error) from error
-
-    def add(self, round_: int, metrics: Metrics) -> None:
-        """A line per seed."""
-        lines: list[str] = []
-        shown: dict[str, float] = {}
-        tracked: dict[str, float] = {}
-        for index, seed in enumerate(self.seeds):
-            row = {name: float(values[index]) for name, values in metrics.items()}
-            finite = {name: value if np.isfinite(value) else None for name, value in row.items()}
-            lines.append(json.dumps({"round": round_, "seed": seed, **finite}) + "\n")
-            shown |= {f"seed {seed}/{name}": value for name, value in row.items()}
-            tracked |= {f"seed {seed}/{name}": value for name, value in finite.items() if value is not None}
-        if self._tracker is not None:
-            self._tracker.add(round_, tracked)
-        try:
-            self._file.write("".join(lines))
-            self._file.flush()
-            if self._board is not None:
-                self._board.add(round_, shown)
-        except OSError as error:
-            raise unwritable(self._path, error) from error
-
-    def sync(self) -> None:
-        """Let no checkpoint reach the disk before the lines that lead to it."""
-        try:
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            raise unwritable(self._path, error) from error
-
-    def close(self) -> None:
-        """Release the files, let the tracker finish."""
-        if self._tracker is not None:
-            self._tracker.close()
-        with contextlib.suppress(OSError):  # the lines are flushed; a full disk was reported then
-            self._file.close()
-        if self._board is not None:
-            self._board.close()
-
-
-def _board(folder: Path, done: int) -> Board | None:
-    """What TensorBoard reads; None where it is not installed, since metrics.jsonl has the same numbers."""
-    try:
-        from xlvin.training.board import Board  # takes half a second, and only those who train need it
-    except ImportError:
-        return None
-    return Board(folder / "tensorboard", done + 1)
-
-
-def _lines(path: Path, done: int) -> list[str]:
-    """The whole lines of the first `done` rounds."""
-    if not path.exists():
-        return []
-    try:
-        lines = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-        return [line for line in lines if json.loads(line)["round"] <= done]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise XLVINError(f"{path} is damaged; remove it, or choose another folder with --folder.") from error

@@ -20,7 +20,7 @@ from xlvin.storage import check_tensors, grouped
 from xlvin.training.config import TrainConfig
 from xlvin.training.devices import usable_device
 from xlvin.training.experience import Experience
-from xlvin.training.imagination import Imagination
+from xlvin.training.imagination.imagination import Imagination
 from xlvin.training.learner import Learner
 from xlvin.training.minibatches import Minibatches, at
 from xlvin.training.moments import Moments

@@ -12,7 +12,7 @@ from xlvin.training.learner import Learner
 from xlvin.training.objective import WeightedTerms
 from xlvin.training.recording import Recorder
 from xlvin.training.stack import Stack, clipped
-from xlvin.training.value_windows import Window
+from xlvin.training.values.windows import Window
 
 
 class ValueObjective(WeightedTerms):

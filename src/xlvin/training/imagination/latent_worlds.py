@@ -18,12 +18,12 @@ from xlvin.randomness import seeded
 from xlvin.storage import grouped
 from xlvin.training.adam import Adam
 from xlvin.training.config import ImaginationConfig
+from xlvin.training.imagination.worlds import FINAL_RATE, LANDMARKS, mean_and_scale, usual_distance
 from xlvin.training.learner import Learner
 from xlvin.training.recording import Recorder
 from xlvin.training.replay import Replay, Seen
 from xlvin.training.seeding import derive_seed, generator
 from xlvin.training.stack import Stack, clipped, gradients
-from xlvin.training.worlds import FINAL_RATE, LANDMARKS, mean_and_scale, usual_distance
 
 BATCH = 64  # stretches in a minibatch
 LENGTH = 5  # steps of a stretch

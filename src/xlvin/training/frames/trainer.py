@@ -21,7 +21,7 @@ from xlvin.latent.encoders import ImageEncoder
 from xlvin.storage import check_tensors
 from xlvin.training.config import TrainConfig
 from xlvin.training.devices import fast_device
-from xlvin.training.frame_learner import FrameLearner, Outcome
+from xlvin.training.frames.learner import FrameLearner, Outcome
 from xlvin.training.seeding import derive_seed, generator
 from xlvin.training.trainer import Metrics, Progress
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from xlvin.errors import RunFailedError, XLVINError
 from xlvin.mdp.mazes import Mazes, optimal_actions
 from xlvin.planner.grid.base import GridPlanner, MapPlanner
-from xlvin.training.imitating_agent import ImitatingAgent, Step
+from xlvin.training.mazes.imitating_agent import ImitatingAgent, Step
 from xlvin.training.seeding import derive_seed
 
 # Called after every optimiser step with (step, of how many, loss).

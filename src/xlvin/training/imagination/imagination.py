@@ -23,10 +23,11 @@ from xlvin.errors import XLVINError
 from xlvin.observations import DISCRETE
 from xlvin.storage import grouped
 from xlvin.training.config import ImaginationConfig, PPOConfig
-from xlvin.training.counted_worlds import CountedWorlds, countable
 from xlvin.training.experience import Experience
-from xlvin.training.latent_learner import LatentLearner
-from xlvin.training.latent_worlds import LatentWorlds
+from xlvin.training.imagination.counted_worlds import CountedWorlds, countable
+from xlvin.training.imagination.latent_learner import LatentLearner
+from xlvin.training.imagination.latent_worlds import LatentWorlds
+from xlvin.training.imagination.worlds import Worlds
 from xlvin.training.learner import Learner
 from xlvin.training.minibatches import Minibatches
 from xlvin.training.objective import Targets
@@ -34,7 +35,6 @@ from xlvin.training.recording import Recorder
 from xlvin.training.replay import Replay
 from xlvin.training.returns import advantages, standardise
 from xlvin.training.seeding import generator
-from xlvin.training.worlds import Worlds
 
 # The metric that says what rewards were multiplied by.
 REWARD_SCALE = "reward scale"

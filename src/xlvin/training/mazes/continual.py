@@ -21,7 +21,7 @@ from xlvin.errors import RunFailedError, XLVINError
 from xlvin.mdp.mazes import Mazes
 from xlvin.storage import check_tensors, grouped
 from xlvin.training.config import PPOConfig
-from xlvin.training.hindsight import Hindsight, HindsightConfig
+from xlvin.training.mazes.hindsight import Hindsight, HindsightConfig
 from xlvin.training.objective import Objective, Sample, Targets
 from xlvin.training.returns import advantages
 from xlvin.training.seeding import derive_seed

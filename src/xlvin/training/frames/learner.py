@@ -18,7 +18,7 @@ from xlvin.agents.base import Agent
 from xlvin.envs.atari import SIZE
 from xlvin.latent.encoders import ImageEncoder
 from xlvin.training.config import PPOConfig
-from xlvin.training.frames import Frames
+from xlvin.training.frames.frames import Frames
 from xlvin.training.graphs import Graph, on, stream_of
 from xlvin.training.learner import Learner
 from xlvin.training.minibatches import Minibatch, shuffle

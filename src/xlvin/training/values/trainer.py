@@ -15,8 +15,8 @@ from xlvin.training.experience import Experience
 from xlvin.training.policies import exploring_policy
 from xlvin.training.replay import Replay
 from xlvin.training.trainer import Metrics, Trainer
-from xlvin.training.value_learner import ValueLearner
-from xlvin.training.value_windows import Windows
+from xlvin.training.values.learner import ValueLearner
+from xlvin.training.values.windows import Windows
 
 
 class ValueTrainer(Trainer):

@@ -1,0 +1,1 @@
+"""Atari: rounds of frames on a GPU, and the loop around them."""

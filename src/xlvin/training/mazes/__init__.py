@@ -1,0 +1,1 @@
+"""Mazes: the continual protocol, hindsight, imitation, TransE alone."""

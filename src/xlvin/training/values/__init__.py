@@ -1,0 +1,1 @@
+"""Q-learning from replay, for agents whose tail says values."""
