@@ -1,4 +1,4 @@
-"""Fresh weights that depend on a seed alone."""
+"""What is drawn: fresh weights by a seed alone, outcomes by their probabilities."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 
 @contextmanager
@@ -14,3 +15,8 @@ def seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed every GPU as well
         yield
+
+
+def draw(probability: Tensor, uniform: Tensor) -> Tensor:
+    """Which outcomes uniform numbers [..., 1] stand for, by their probabilities [..., A]; [...] int64."""
+    return (probability.cumsum(-1)[..., :-1] < uniform).sum(-1)

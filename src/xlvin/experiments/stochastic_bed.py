@@ -36,6 +36,7 @@ from xlvin.latent.transition import TransitionModel
 from xlvin.mdp.tabular import TabularMDP
 from xlvin.mdp.value_iteration import optimal_actions, value_iteration
 from xlvin.planner.aligned import AlignedPlanner
+from xlvin.randomness import draw
 from xlvin.report.records import Record, provenance
 from xlvin.training.adam import Adam
 from xlvin.training.seeding import derive_seed
@@ -210,7 +211,7 @@ def _draw(mdps: list[TabularMDP], streams: list[torch.Generator]) -> tuple[Tenso
     successors, negatives = [], []
     for mdp, stream in zip(mdps, streams, strict=True):
         uniform = torch.rand(mdp.reward[0].shape, generator=stream).unsqueeze(-1)
-        which = (mdp.probability[0].cumsum(-1)[..., :-1] < uniform).sum(-1, keepdim=True)
+        which = draw(mdp.probability[0], uniform).unsqueeze(-1)
         successors.append(mdp.successor[0].gather(-1, which).squeeze(-1))
         negatives.append(torch.randint(mdp.states, mdp.reward[0].shape, generator=stream))
     return torch.stack(successors), torch.stack(negatives)

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, silu, smooth_l1_loss
 
+from xlvin.randomness import draw
+
 # Larger moves, in units of the usual one, look alike to the reward's network.
 JUMP = 10.0
 
@@ -146,8 +148,7 @@ class WorldModel(nn.Module):
     def _successor(self, observation: Tensor, predicted: Tensor, uniform: Tensor) -> Tensor:
         """The next observation [E, N, o] that the dynamics' outputs speak of."""
         if self.discrete:
-            drawn = (predicted.softmax(-1).cumsum(-1)[..., :-1] < uniform).sum(-1)
-            return _one_hot(drawn, predicted.shape[-1])
+            return _one_hot(draw(predicted.softmax(-1), uniform), predicted.shape[-1])
         moved = observation + predicted * self.delta_scale + self.delta_mean
         room = self.high - self.low  # a prediction of a prediction may run away
         moved = torch.maximum(torch.minimum(moved, self.high + room), self.low - room)

@@ -17,6 +17,7 @@ from torch import Tensor
 from xlvin.agents.base import Agent
 from xlvin.envs.atari import SIZE
 from xlvin.latent.encoders import ImageEncoder
+from xlvin.randomness import draw
 from xlvin.training.config import PPOConfig
 from xlvin.training.frames.frames import Frames
 from xlvin.training.graphs import Graph, on, stream_of
@@ -113,8 +114,7 @@ class FrameLearner:
         with torch.no_grad():
             output = self.agent(self.frames.stacks(rows))
         log_probs = output.logits.log_softmax(-1)
-        cumulated = log_probs.exp().cumsum(-1)[:, :-1]
-        action = (cumulated < self._uniform.index_select(0, self._step).T).sum(-1)
+        action = draw(log_probs.exp(), self._uniform.index_select(0, self._step).T)
         log_prob = log_probs.gather(-1, action.unsqueeze(-1)).T
         self._choice.copy_(action)
         self._action.index_copy_(0, self._step, action.unsqueeze(0))

@@ -21,6 +21,7 @@ from xlvin.binning import centres
 from xlvin.envs.environment import Shapes
 from xlvin.errors import XLVINError
 from xlvin.observations import DISCRETE
+from xlvin.randomness import draw
 from xlvin.storage import grouped
 from xlvin.training.config import ImaginationConfig, PPOConfig
 from xlvin.training.experience import Experience
@@ -229,7 +230,7 @@ class Imagination:
         chances = log_probs.exp()
         if isinstance(self.worlds, CountedWorlds):
             chances = self.worlds.mix(chances)
-        action = (chances.cumsum(-1)[..., :-1] < uniform[..., :1]).sum(-1)
+        action = draw(chances, uniform[..., :1])
         log_prob = log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1)
         imagined = self.worlds.imagine(state, action, uniform[..., 1:])
         if isinstance(self.worlds, CountedWorlds):
