@@ -104,12 +104,12 @@ def test_branches_follow_the_chances() -> None:
 
 
 def test_what_was_never_tried_is_strange_and_leads_nowhere() -> None:
-    known = worlds()
+    known, nothing = worlds(), (torch.zeros(1, 1, 1), torch.zeros(1, 1))
     for state in range(STATES):
         for action in range(ACTIONS):
             observation, chosen, uniform = branches(state, action)
             tried = (state, action) in {(0, 0), (0, 1), (1, 0)}
-            assert known.strangeness(observation, chosen).isinf().all() == (not tried)
+            assert known.distance(observation, chosen, observation, *nothing).isinf().all() == (not tried)
             if not tried:
                 assert torch.equal(known.imagine(observation, chosen, uniform).observation, observation)
 
@@ -197,7 +197,9 @@ def test_targets_are_exact_and_leave_rare_actions_alone() -> None:
     rarely = sampled._replace(old_log_prob=torch.full_like(sampled.old_log_prob, np.log(RARE) - 1e-3))
     often = sampled._replace(old_log_prob=torch.full_like(sampled.old_log_prob, np.log(RARE) + 1e-3))
     arguments = (units.reward, units.best, 0.9)
-    usual, lenient = (known.targets(policy, experience, each, *arguments) for each in (often, rarely))
+    usual, lenient = (
+        known.targets(lambda _: policy, experience, each, *arguments) for each in (often, rarely)
+    )
     assert torch.equal(lenient.advantage, usual.advantage.clamp(min=0.0))
     assert (usual.advantage < 0.0).any()
     values = known.action_values(policy, *arguments)

@@ -115,8 +115,9 @@ def test_landmarks_are_near_and_elsewhere_is_far(fitted: tuple[Imagination, Late
     imagination, worlds = fitted
     landmarks, unit = worlds.landmarks(imagination.replay, 0, 0)
     seen = worlds.place(imagination.replay.seeds[0].observation[:50].unsqueeze(0))
-    assert worlds.distance(seen, landmarks, unit).mean() < 3.0
-    assert (worlds.distance(seen + 100.0, landmarks, unit) > 10.0).all()
+    action = torch.zeros(1, 50, dtype=torch.int64)
+    assert worlds.distance(seen, action, seen, landmarks, unit).mean() < 3.0
+    assert (worlds.distance(seen, action, seen + 100.0, landmarks, unit) > 10.0).all()
 
 
 def test_a_strange_stretch_does_not_throw_the_encoder_off(fitted: tuple[Imagination, LatentWorlds]) -> None:

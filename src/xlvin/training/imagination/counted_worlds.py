@@ -9,7 +9,7 @@ solution of linear equations, so that no noise hides the small differences betwe
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from torch import Tensor
 from xlvin.latent.world import Imagined
 from xlvin.training.config import ImaginationConfig
 from xlvin.training.experience import Experience
+from xlvin.training.imagination.models import WorldModels
 from xlvin.training.minibatches import at
 from xlvin.training.objective import Targets
 from xlvin.training.replay import Replay, Seen
@@ -50,8 +51,10 @@ class Counts(NamedTuple):
     ends: Array  # how often it ends the episode, from 0 to 1; of those never seen likewise
 
 
-class CountedWorlds:
-    """E tables per seed, stacked: what `Worlds` does, for n states that are one-hot vectors."""
+class CountedWorlds(WorldModels):
+    """E tables per seed, stacked, for n states that are one-hot vectors."""
+
+    exhaustible = True
 
     def __init__(
         self,
@@ -77,10 +80,6 @@ class CountedWorlds:
         self._rows = (seed * config.members + member) * each[2]  # [S, B], where a branch's table begins
         self._pairs = seed * each[2]  # [S, 1], where a seed's table begins
 
-    def place(self, observation: Tensor) -> Tensor:
-        """States of the model for observations [S, ..., n]: the same."""
-        return observation
-
     def imagine(self, observation: Tensor, action: Tensor, uniform: Tensor) -> Imagined:
         """What comes of actions [S, B] in states [S, B, n]; a branch stays with one member.
 
@@ -94,13 +93,15 @@ class CountedWorlds:
         drawn = successor.unsqueeze(-1) == torch.arange(self.states, device=successor.device)
         return Imagined(drawn.float(), self._reward.flatten()[transition], terminated)
 
-    def mix(self, chances: Tensor) -> Tensor:
-        """How branches act where a policy's chances are [..., A]."""
+    def behaviour(self, chances: Tensor) -> Tensor:
+        """How branches act where a policy's chances are [..., A]: half of the time at random."""
         return torch.lerp(chances, torch.full_like(chances, 1.0 / self.actions), TRYING)
 
-    def strangeness(self, observation: Tensor, action: Tensor) -> Tensor:
-        """What stands for a distance: infinite where an action was never tried, else zero; [S, B]."""
-        pair = self._pairs + observation.argmax(-1) * self.actions + action
+    def distance(
+        self, state: Tensor, action: Tensor, successor: Tensor, landmarks: Tensor, unit: Tensor
+    ) -> Tensor:
+        """Infinite where an action was never tried, else zero; [S, B]."""
+        pair = self._pairs + state.argmax(-1) * self.actions + action
         return torch.where(self.tried.flatten()[pair], 0.0, torch.inf)
 
     def landmarks(self, replay: Replay, round_: int, iteration: int) -> tuple[Tensor, Tensor]:
@@ -162,7 +163,7 @@ class CountedWorlds:
 
     def targets(
         self,
-        policy: Tensor,
+        policy: Callable[[int], Tensor],
         experience: Experience,
         sampled: Targets,
         scale: Tensor,
@@ -170,8 +171,9 @@ class CountedWorlds:
         discount: float,
     ) -> Targets:
         """Those of imagined steps [S, N], branch by branch, without the noise of samples."""
-        values = self.action_values(policy, scale, beyond, discount)
-        value = (values * policy.unsqueeze(1)).sum(-1, keepdim=True)
+        chances = policy(self.states)
+        values = self.action_values(chances, scale, beyond, discount)
+        value = (values * chances.unsqueeze(1)).sum(-1, keepdim=True)
         state = at(experience.pool, experience.state).argmax(-1)
 
         def of_steps(table: Tensor, index: Tensor) -> Tensor:

@@ -26,8 +26,8 @@ from xlvin.storage import grouped
 from xlvin.training.config import ImaginationConfig, PPOConfig
 from xlvin.training.experience import Experience
 from xlvin.training.imagination.counted_worlds import CountedWorlds, countable
-from xlvin.training.imagination.latent_learner import LatentLearner
 from xlvin.training.imagination.latent_worlds import LatentWorlds
+from xlvin.training.imagination.models import WorldModels
 from xlvin.training.imagination.worlds import Worlds
 from xlvin.training.learner import Learner
 from xlvin.training.minibatches import Minibatches
@@ -94,14 +94,14 @@ class Imagination:
         self.discount = ppo.discount  # of the round; the trainer sets it
         device = learner.stack.flat.device
         features = shapes.observation[0]
-        self.learner, self.worlds = learner, self._worlds(learner, shapes)
-        if isinstance(self.worlds, LatentWorlds):
-            self.learner = LatentLearner(learner)
+        self.worlds = self._worlds(learner, shapes)
+        self.learner = self.worlds.learner(learner)
+        self._own_optimiser = self.learner is not learner
         self.replay = Replay(len(self.seeds), (features,), device)
         self._actions = shapes.actions
         self._recorded_step = Recorder(self._step)
 
-    def _worlds(self, learner: Learner, shapes: Shapes) -> Worlds | LatentWorlds | CountedWorlds:
+    def _worlds(self, learner: Learner, shapes: Shapes) -> WorldModels:
         config, seeds, device = self.config, self.seeds, learner.stack.flat.device
         if config.model == "latent":
             return LatentWorlds(config, seeds, learner)
@@ -114,20 +114,16 @@ class Imagination:
         self, round_: int, last: bool, report: Callable[[int], None] | None
     ) -> dict[str, NDArray[np.float32]]:
         """Fit the models to all data, then improve the agents inside them; returns what happened."""
-        worlds = self.worlds
-        if isinstance(worlds, CountedWorlds):
-            metrics = {"model": worlds.fit(self.replay, round_, last)}
-        else:
-            metrics = {"model": worlds.fit(self.replay, round_)}
+        metrics = {"model": self.worlds.fit(self.replay, round_, last)}
         units, iterations = self.units(), self.config.last_iterations if last else self.config.iterations
         metrics[REWARD_SCALE] = units.reward[:, 0].cpu().numpy()
         for iteration in range(iterations):
             steps, ended, strayed = self._imagine(round_, iteration, last)
             beyond = units.worst if last else units.best
-            experience, targets = self._experience(steps, ended, strayed, units, beyond)
-            if isinstance(worlds, CountedWorlds):
-                policy = self._policy(worlds.states)
-                targets = worlds.targets(policy, experience, targets, units.reward, beyond, self.discount)
+            experience, sampled = self._experience(steps, ended, strayed, units, beyond)
+            targets = self.worlds.targets(
+                self._policy, experience, sampled, units.reward, beyond, self.discount
+            )
             self._improve(experience, targets, round_, iteration, iterations if last else 0)
             metrics |= {
                 "imagined reward": experience.reward.mean(1).cpu().numpy(),
@@ -153,7 +149,7 @@ class Imagination:
             lowest, highest = reward.min().clamp(max=0.0), reward.max().clamp(min=0.0)
             worst = reward.clamp(max=0.0).mean()
             best = seen.best_return(self.discount)
-            if isinstance(self.worlds, CountedWorlds):
+            if self.worlds.exhaustible:
                 best = torch.where(size < 1e-6, 1.0, best)  # nothing has paid yet: what is unknown may
                 scale = RETURN_SIZE / torch.maximum(best.abs(), size * min(horizon, LONG))
             if seen.only_actions_cost:
@@ -205,9 +201,9 @@ class Imagination:
         rewards show the way, and what the agent does not know is no better than what it does.
         """
         config = self.config
-        runs_out = isinstance(self.worlds, CountedWorlds)  # what was never tried is known there
+        look = self.worlds.exhaustible
         limits = [
-            config.support if last else config.curiosity if runs_out or seen.no_state_pays else torch.inf
+            config.support if last else config.curiosity if look or seen.no_state_pays else torch.inf
             for seen in self.replay.seeds
         ]
         return torch.tensor(limits, device=self.learner.stack.flat.device).unsqueeze(1)
@@ -227,16 +223,10 @@ class Imagination:
         """Act in states [S, B, o] and imagine what comes of it; `uniform` [S, B, 3] decides what is drawn."""
         output = self.learner.speak(state)
         log_probs = output.logits.log_softmax(-1)
-        chances = log_probs.exp()
-        if isinstance(self.worlds, CountedWorlds):
-            chances = self.worlds.mix(chances)
-        action = draw(chances, uniform[..., :1])
+        action = draw(self.worlds.behaviour(log_probs.exp()), uniform[..., :1])
         log_prob = log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1)
         imagined = self.worlds.imagine(state, action, uniform[..., 1:])
-        if isinstance(self.worlds, CountedWorlds):
-            distance = self.worlds.strangeness(state, action)
-        else:
-            distance = self.worlds.distance(imagined.observation, landmarks, unit)
+        distance = self.worlds.distance(state, action, imagined.observation, landmarks, unit)
         return Step(state, action, log_prob, output.value, *imagined, distance)
 
     def _experience(
@@ -290,7 +280,7 @@ class Imagination:
     def state(self) -> dict[str, Tensor]:
         """As tensors, for a checkpoint."""
         tensors = {f"worlds.{name}": tensor for name, tensor in self.worlds.state().items()}
-        if isinstance(self.learner, LatentLearner):
+        if self._own_optimiser:
             tensors |= {f"learner.{name}": part for name, part in self.learner.optimiser.state().items()}
         return tensors | {f"replay.{name}": tensor for name, tensor in self.replay.state().items()}
 
@@ -299,7 +289,7 @@ class Imagination:
         groups = grouped(state)
         self.replay.restore(groups["replay"], self._actions)
         self.worlds.restore(groups["worlds"])
-        if isinstance(self.learner, LatentLearner):
+        if self._own_optimiser:
             self.learner.optimiser.restore(groups["learner"])
 
 

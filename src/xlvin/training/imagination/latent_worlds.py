@@ -18,6 +18,8 @@ from xlvin.randomness import seeded
 from xlvin.storage import grouped
 from xlvin.training.adam import Adam
 from xlvin.training.config import ImaginationConfig
+from xlvin.training.imagination.latent_learner import LatentLearner
+from xlvin.training.imagination.models import WorldModels
 from xlvin.training.imagination.worlds import FINAL_RATE, LANDMARKS, mean_and_scale, usual_distance
 from xlvin.training.learner import Learner
 from xlvin.training.recording import Recorder
@@ -31,8 +33,8 @@ AGENT_RATE = 0.25  # of the heads' learning rate, for encoder and T; at twice th
 AGENT_NORM = 0.5  # the largest gradient norm of encoder and T, as in PPO
 
 
-class LatentWorlds:
-    """One model per seed, stacked: what `Worlds` does, on embeddings."""
+class LatentWorlds(WorldModels):
+    """One model per seed, stacked; states are embeddings."""
 
     def __init__(self, config: ImaginationConfig, seeds: Sequence[int], learner: Learner) -> None:
         agent = learner.agent
@@ -54,6 +56,10 @@ class LatentWorlds:
         self._last_of_t = [name for name, weight in agent.named_parameters() if id(weight) in still]
         self._recorded_gradient = Recorder(self._gradient)
 
+    def learner(self, learner: Learner) -> LatentLearner:
+        """The same agents, who learn from embeddings."""
+        return LatentLearner(learner)
+
     @torch.no_grad()
     def place(self, observation: Tensor) -> Tensor:
         """States of the model for observations [S, ..., o]: their embeddings [S, ..., k]."""
@@ -64,9 +70,11 @@ class LatentWorlds:
         successor = self.agents.call(move, embedding, action)
         return Imagined(*self.heads.apply(self.model, embedding, action, successor, uniform[..., 1]))
 
-    def distance(self, embedding: Tensor, landmarks: Tensor, unit: Tensor) -> Tensor:
-        """How far states [S, B, k] are from the nearest landmark, in units [S, 1]; [S, B]."""
-        return torch.cdist(embedding, landmarks).amin(-1) / unit
+    def distance(
+        self, state: Tensor, action: Tensor, successor: Tensor, landmarks: Tensor, unit: Tensor
+    ) -> Tensor:
+        """How far successors [S, B, k] are from the nearest landmark, in units [S, 1]; [S, B]."""
+        return torch.cdist(successor, landmarks).amin(-1) / unit
 
     def landmarks(self, replay: Replay, round_: int, iteration: int) -> tuple[Tensor, Tensor]:
         """Some seen states [S, M, k], and the mean distance of other seen ones to them [S, 1]."""
@@ -78,7 +86,7 @@ class LatentWorlds:
         units = [usual_distance(other, landmark) for other, landmark in zip(others, known, strict=True)]
         return known.contiguous(), torch.stack(units).unsqueeze(1)
 
-    def fit(self, replay: Replay, round_: int) -> NDArray[np.float32]:
+    def fit(self, replay: Replay, round_: int, last: bool = False) -> NDArray[np.float32]:
         """Learn from minibatches of stretches; returns the mean loss [S]."""
         config, device = self.config, self.agents.flat.device
         for index, seen in enumerate(replay.seeds):

@@ -14,6 +14,7 @@ from xlvin.randomness import seeded
 from xlvin.storage import grouped
 from xlvin.training.adam import Adam
 from xlvin.training.config import ImaginationConfig
+from xlvin.training.imagination.models import WorldModels
 from xlvin.training.recording import Recorder
 from xlvin.training.replay import Replay, Seen
 from xlvin.training.seeding import derive_seed, generator
@@ -25,8 +26,8 @@ FINAL_RATE = 0.1  # of the learning rate, at the end of every fit
 LANDMARKS = 256  # seen states against which an imagined one is held
 
 
-class Worlds:
-    """One ensemble per seed, stacked."""
+class Worlds(WorldModels):
+    """One ensemble per seed, stacked; states are observations."""
 
     def __init__(
         self,
@@ -49,10 +50,6 @@ class Worlds:
         self.optimiser = Adam(self.stack.flat, 1e-8)
         self._recorded_gradient = Recorder(self._gradient)
 
-    def place(self, observation: Tensor) -> Tensor:
-        """States of the model for observations [S, ..., o]: the same."""
-        return observation
-
     def imagine(self, observation: Tensor, action: Tensor, uniform: Tensor) -> Imagined:
         """What comes of actions [S, B] in states [S, B, o]; a branch stays with one member.
 
@@ -71,11 +68,13 @@ class Worlds:
         standard = (observation - frozen["mean"][index]) / frozen["scale"][index]
         return standard * ~frozen["binary"][index]
 
-    def distance(self, observation: Tensor, landmarks: Tensor, unit: Tensor) -> Tensor:
-        """How far states [S, B, o] are from the nearest landmark, in units [S, 1]; [S, B]."""
+    def distance(
+        self, state: Tensor, action: Tensor, successor: Tensor, landmarks: Tensor, unit: Tensor
+    ) -> Tensor:
+        """How far successors [S, B, o] are from the nearest landmark, in units [S, 1]; [S, B]."""
         frozen = self.stack.frozen
         mean, scale, binary = (frozen[name].unsqueeze(1) for name in ("mean", "scale", "binary"))
-        return torch.cdist((observation - mean) / scale * ~binary, landmarks).amin(-1) / unit
+        return torch.cdist((successor - mean) / scale * ~binary, landmarks).amin(-1) / unit
 
     def landmarks(self, replay: Replay, round_: int, iteration: int) -> tuple[Tensor, Tensor]:
         """Some seen states [S, M, o], and the mean distance of other seen ones to them [S, 1]."""
@@ -88,7 +87,7 @@ class Worlds:
             units.append(usual_distance(others, known))
         return torch.stack(chosen), torch.stack(units).unsqueeze(1)
 
-    def fit(self, replay: Replay, round_: int) -> NDArray[np.float32]:
+    def fit(self, replay: Replay, round_: int, last: bool = False) -> NDArray[np.float32]:
         """Let every member learn from minibatches of its own; returns the mean loss [S]."""
         config, device = self.config, self.stack.flat.device
         for index, seen in enumerate(replay.seeds):
