@@ -12,19 +12,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from xlvin.agents.base import AgentConfig
 from xlvin.agents.registry import VALUE_BASED, named
 from xlvin.experiments.workers import run_jobs
 from xlvin.training.config import DQNConfig, TrainConfig
-from xlvin.training.evaluation import evaluate
 from xlvin.training.presets import CONTROL, GENERAL, with_settings
-from xlvin.training.run import make_trainer
+from xlvin.training.run import run
 from xlvin.training.seeding import generator
 from xlvin.training.values import presets as value_presets
 
 FIRST_SEED = 1000
+EPISODES = 50  # of a seed's greedy score
 
 # What may be tuned: fields of PPOConfig, and of the network those in `presets.NETWORK`.
 SPACE: dict[str, tuple[Any, ...]] = {
@@ -128,12 +126,8 @@ def untuned(environment: str, agent: str) -> TrainConfig:
 def run_trial(trial: Trial) -> list[float]:
     """Greedy score of every seed after training."""
     config = with_settings(untuned(trial.environment, trial.agent), trial.settings)
-    trainer = make_trainer(replace(config, first_seed=trial.first_seed, seeds=trial.seeds), trial.device)
-    while not trainer.finished:
-        trainer.train_round()
-    trainer.close()
-    scores = evaluate(trainer.members(), trial.environment, trainer.config.seed_list, 50, trial.device)
-    return [float(score) for score in np.mean(scores, 1)]
+    seeds = replace(config, first_seed=trial.first_seed, seeds=trial.seeds, evaluation_episodes=EPISODES)
+    return [float(score) for score in run(seeds, device=trial.device).scores]
 
 
 def search(
