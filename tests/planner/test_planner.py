@@ -277,3 +277,9 @@ def test_a_normalised_beam_has_finite_gradients(activation: str) -> None:
     planner = Planner(processor, transition, 3, beam=4, prior=lambda h: h @ prior, normalise=True)
     planner(torch.randn(5, 6)).square().sum().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in planner.parameters())
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_no_state_is_nothing_to_plan_from(depth: int) -> None:
+    with pytest.raises(XLVINError, match="at least one"):
+        make(2, depth)(states(2)[:0])

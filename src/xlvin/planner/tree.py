@@ -51,12 +51,14 @@ def check_size(branches: int, depth: int) -> None:
 
 
 def check_root(transition: TransitionModel, root: Tensor) -> None:
-    """Refuse states that are not [B, k]: other dimensions would be taken for levels of the tree."""
+    """Refuse states that are not [B, k], or none: other dimensions would be taken for levels of the tree."""
     if root.dim() != 2 or root.shape[1] != transition.width:
         raise XLVINError(
             f"The states to plan from have shape {tuple(root.shape)}; give a batch of embeddings, "
             f"[B, {transition.width}]."
         )
+    if root.shape[0] == 0:
+        raise XLVINError("There is no state to plan from; give a batch of at least one.")
 
 
 def grow(transition: TransitionModel, root: Tensor, depth: int) -> list[Tensor]:
