@@ -58,8 +58,10 @@ def draw(records: Sequence[Record], path: Path) -> None:
         beside = [known[key] for agent in COMPARED if (key := ("tuned", size, agent)) in known]
         others = [record for record in records if record.environment == size and _other(record)]
         shown[f"{size.replace('x', ' × ')}, other ways to learn", True] = [*beside, *others]
-    picture = Figure(figsize=(4.4 * len(shown), 4.6), layout="constrained")
-    panels = picture.subplots(1, len(shown), squeeze=False)[0]
+    columns = min(2, len(shown))
+    lines = -(-len(shown) // columns)
+    picture = Figure(figsize=(4.6 * columns, 3.4 * lines + 1.2), layout="constrained")
+    panels = picture.subplots(lines, columns, squeeze=False).flatten()[: len(shown)]
     for axes, ((title, by_episodes), drawn) in zip(panels, shown.items(), strict=True):
         chosen = {(record.version, record.agent): record for record in drawn}
         for names in [names for names in STYLES if names in chosen]:
@@ -72,10 +74,11 @@ def draw(records: Sequence[Record], path: Path) -> None:
         else:
             axes.xaxis.get_major_locator().set_params(integer=True)
         bare(axes)
-    panels[0].set_ylabel("success on held-out mazes (%)")
+    for axes in panels[::columns]:
+        axes.set_ylabel("success on held-out mazes (%)")
     handles = {line.get_label(): line for axes in panels for line in axes.get_legend_handles_labels()[0]}
     picture.legend(
-        handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False, fontsize=9
+        handles.values(), handles.keys(), loc="outside lower center", ncols=columns, frameon=False, fontsize=9
     )
     save(picture, path)
 
