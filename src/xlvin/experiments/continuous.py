@@ -98,12 +98,13 @@ def summary(results: Path) -> str:
 
 def figure(results: Path, path: Path) -> None:
     """Every seed of every agent, and their means."""
-    from xlvin.report.seed_figure import OURS, draw_seeds, new_figure, save_panels
+    from xlvin.report.seed_figure import OURS, draw_seeds, save_panels
+    from xlvin.report.styles import panels
 
     known = _known(results)
     cases = _cases(known)
-    picture = new_figure(3.2 * len(cases), 3.6)
-    for axis, case in zip(picture.subplots(1, len(cases), squeeze=False)[0], cases, strict=True):
+    picture, axes = panels(len(cases), 3, 3.2, 3.4)
+    for axis, case in zip(axes, cases, strict=True):
         scores = {agent: known[*case, agent].scores for agent in AGENTS if (*case, agent) in known}
         draw_seeds(axis, scores, AGENTS, {AGENTS[0]: OURS})
         axis.set_title(f"{_title(*case)} trajectories", fontsize=8)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from xlvin.errors import XLVINError
 from xlvin.report.records import Record
-from xlvin.report.styles import CNN, ENCODER, GPPN, GVIN, VIN, XLVIN, Style, bare, save
+from xlvin.report.styles import CNN, ENCODER, GPPN, GVIN, VIN, XLVIN, Style, bare, panels, save
 
 STYLES = {
     ("tuned", "xlvin"): Style("XLVIN", XLVIN),
@@ -39,6 +39,7 @@ STYLES = {
 # Versions that differ in what agents learn from, and the agents that they are held against.
 OTHER_WAYS = ("discounted", "valued", "hindsight")
 COMPARED = ("xlvin", "ppo", "vin", "cnn")
+COLUMNS = 2
 
 
 def draw(records: Sequence[Record], path: Path) -> None:
@@ -58,11 +59,8 @@ def draw(records: Sequence[Record], path: Path) -> None:
         beside = [known[key] for agent in COMPARED if (key := ("tuned", size, agent)) in known]
         others = [record for record in records if record.environment == size and _other(record)]
         shown[f"{size.replace('x', ' × ')}, other ways to learn", True] = [*beside, *others]
-    columns = min(2, len(shown))
-    lines = -(-len(shown) // columns)
-    picture = Figure(figsize=(4.6 * columns, 3.4 * lines + 1.2), layout="constrained")
-    panels = picture.subplots(lines, columns, squeeze=False).flatten()[: len(shown)]
-    for axes, ((title, by_episodes), drawn) in zip(panels, shown.items(), strict=True):
+    picture, every = panels(len(shown), COLUMNS, 4.6, 3.4, below=1.2)
+    for axes, ((title, by_episodes), drawn) in zip(every, shown.items(), strict=True):
         chosen = {(record.version, record.agent): record for record in drawn}
         for names in [names for names in STYLES if names in chosen]:
             _curve(axes, chosen[names], STYLES[names], by_episodes)
@@ -72,13 +70,18 @@ def draw(records: Sequence[Record], path: Path) -> None:
         if by_episodes:
             axes.set_xscale("log")
         else:
-            axes.xaxis.get_major_locator().set_params(integer=True)
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         bare(axes)
-    for axes in panels[::columns]:
+    for axes in every[::COLUMNS]:
         axes.set_ylabel("success on held-out mazes (%)")
-    handles = {line.get_label(): line for axes in panels for line in axes.get_legend_handles_labels()[0]}
+    handles = {str(line.get_label()): line for axes in every for line in axes.get_legend_handles_labels()[0]}
     picture.legend(
-        handles.values(), handles.keys(), loc="outside lower center", ncols=columns, frameon=False, fontsize=9
+        list(handles.values()),
+        list(handles),
+        loc="outside lower center",
+        ncols=COLUMNS,
+        frameon=False,
+        fontsize=9,
     )
     save(picture, path)
 

@@ -17,6 +17,7 @@ from xlvin.report.styles import save
 # A title, and what `xlvin.experiments.embedding_geometry.picture` gives.
 Stage = tuple[str, dict[str, Any]]
 COLOURS = colormaps["plasma"]
+COLUMNS = 3
 GOAL, WALL, EDGE = "#009E73", "#3A424E", "#9AA0A8"
 
 
@@ -30,11 +31,13 @@ def colours(distance: Sequence[int]) -> list[str]:
 
 def draw(stages: Sequence[Stage], path: Path) -> None:
     """The maze and a panel per stage."""
-    picture = Figure(figsize=(3.4 * (len(stages) + 1), 3.7), layout="constrained")
-    maze = picture.add_subplot(1, len(stages) + 1, 1)
+    columns = min(COLUMNS, len(stages) + 1)
+    lines = -(-(len(stages) + 1) // columns)
+    picture = Figure(figsize=(3.4 * columns, 3.7 * lines), layout="constrained")
+    maze = picture.add_subplot(lines, columns, 1)
     _draw_maze(maze, stages[0][1])
     for number, (title, shown) in enumerate(stages, 2):
-        axes: Any = picture.add_subplot(1, len(stages) + 1, number, projection="3d")
+        axes: Any = picture.add_subplot(lines, columns, number, projection="3d")
         points, ends = np.array(shown["points"]), np.array(shown["ends"]).reshape(-1, 3)
         starts = points[[start for start, _ in shown["edges"]]]
         axes.add_collection(

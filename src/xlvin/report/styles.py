@@ -34,6 +34,16 @@ def bare(axes: Axes, axis: Literal["both", "x", "y"] = "both") -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
+def panels(
+    count: int, columns: int, width: float, height: float, below: float = 0.0
+) -> tuple[Figure, list[Axes]]:
+    """A figure with `count` panels of so many inches, at most `columns` in a row, and room below them."""
+    columns = min(columns, count)
+    lines = -(-count // columns)
+    picture = Figure(figsize=(width * columns, height * lines + below), layout="constrained")
+    return picture, [picture.add_subplot(lines, columns, number + 1) for number in range(count)]
+
+
 def save(picture: Figure, path: Path | str, dpi: int = 160) -> None:
     """Write a PNG file, whole or not at all."""
     with replacing(path) as temporary:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
-from xlvin.report.styles import bare, save
+from xlvin.report.styles import bare, panels, save
 from xlvin.report.tables import Row
 
+COLUMNS = 2
 COLOURS = {"embedding": "#009E73", "executed": "#D55E00"}
 
 
@@ -23,9 +22,8 @@ def save_predictability_figure(
     reached = {row["agent"]: row["mean"] for row in table if row["version"] == told and row["level"]}
     versions = [version for version in dict.fromkeys(row["version"] for row in table) if version != told]
     lowest = min(0.0, *(row["mean"] for row in table))
-    picture = Figure(figsize=(4.8 * len(versions), 4.0), layout="constrained")
-    panels = picture.subplots(1, len(versions), sharey=True, squeeze=False)[0]
-    for axes, version in zip(panels, versions, strict=True):
+    picture, every = panels(len(versions), COLUMNS, 4.8, 3.6)
+    for axes, version in zip(every, versions, strict=True):
         for latent, label in latents.items():
             curve = [row for row in table if row["version"] == version and row["agent"] == latent]
             levels, colour = [row["level"] for row in curve], COLOURS[latent]
@@ -37,8 +35,9 @@ def save_predictability_figure(
         axes.set_title(f"{version} version", loc="left", fontsize=11, fontweight="bold")
         axes.set(xlabel="after level (0: before training)", ylim=(lowest, 1.02))
         bare(axes)
-    panels[0].set_ylabel("R² of a linear read-out of V*")
-    panels[0].legend(
+    for axes in every[::COLUMNS]:
+        axes.set_ylabel("R² of a linear read-out of V*")
+    every[0].legend(
         frameon=False,
         title="dotted: on the mazes of the fit\ndashed: a fit for each maze\ndash-dotted: told V*",
     )
