@@ -299,3 +299,21 @@ def test_help_shows_the_settings_of_the_environment(capsys: pytest.CaptureFixtur
     hidden = told.partition("--network.hidden")[2].partition("--network.depth")[0]
     assert "16" in hidden
     assert TrainConfig().network.hidden != 16
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["train", "CartPole-v0", "--trajectories", "abc"], "--trajectories: invalid int value"),
+        (["train", "CartPole-v0", "--folder", ""], "--folder is empty"),
+        (["sweep", "--seeds", "x"], "--seeds: invalid int value"),
+        (["pretrain", "grid", "--out"], "--out: expected one argument"),
+    ],
+)
+def test_options_that_cannot_be_read_are_told_of_in_a_sentence(
+    command: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.count("\n") == 1

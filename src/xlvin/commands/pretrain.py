@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import tyro
 from tqdm import tqdm
 
+from xlvin.commands.parsing import Parser
 from xlvin.errors import XLVINError
 from xlvin.executor.artefact import check_writable, save_executor
 from xlvin.executor.pretrain import PretrainConfig, Progress, preset, pretrain
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     if family.startswith("-"):
         raise XLVINError(f"Name the family before {family}, as in `xlvin pretrain random-deterministic`.")
     find(family)
-    options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    options = Parser("xlvin pretrain", add_help=False, allow_abbrev=False)
     options.add_argument("--out", type=Path, default=Path(f"{family}.safetensors"))
     options.add_argument("--overwrite", action="store_true")
     options.add_argument("--json", action="store_true")

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from xlvin.agents.registry import AGENTS
+from xlvin.commands.parsing import Parser
 from xlvin.commands.train import configuration
 from xlvin.errors import XLVINError, unknown
 from xlvin.experiments.cluster import LOCAL
@@ -38,7 +39,7 @@ OPTIONS = {
 
 def parser() -> argparse.ArgumentParser:
     """The options that span the sweep; every field of the configuration can then be overridden."""
-    options = argparse.ArgumentParser("xlvin sweep", description=__doc__, add_help=False, allow_abbrev=False)
+    options = Parser("xlvin sweep", description=__doc__, add_help=False, allow_abbrev=False)
     options.add_argument(
         "--environments",
         nargs="+",

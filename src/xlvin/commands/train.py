@@ -13,6 +13,7 @@ from tyro.conf import Suppress
 
 from xlvin.agents.base import AgentConfig
 from xlvin.agents.registry import AGENTS
+from xlvin.commands.parsing import Parser
 from xlvin.commands.scores import print_scores
 from xlvin.errors import XLVINError
 from xlvin.training.api import check_imagination, configure
@@ -68,9 +69,7 @@ class Options(TrainConfig):
 def parser() -> argparse.ArgumentParser:
     """The options that choose a configuration; every field of it can then be overridden."""
     usage = "xlvin train ENVIRONMENT [--agent AGENT] [--trajectories N] [--seeds S] [--OPTION VALUE ...]"
-    options = argparse.ArgumentParser(
-        "xlvin train", usage, description=__doc__, add_help=False, allow_abbrev=False
-    )
+    options = Parser("xlvin train", usage, description=__doc__, add_help=False, allow_abbrev=False)
     options.add_argument(
         "environment",
         metavar="ENVIRONMENT",
