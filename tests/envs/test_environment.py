@@ -148,6 +148,7 @@ def leave(*_: Any) -> None:
     [
         ("reset", lambda *_, seed: np.zeros(2, np.float32), r"reset must return \(observation, info\)"),
         ("step", lambda *_: (np.zeros(2), 0.0, True, {}), r"step must return \(observation, reward, term"),
+        ("step", lambda *_: (np.zeros(2), 0.0, None, None, {}), "step must say whether the episode"),
         (
             "step",
             lambda *_: (np.zeros(2), np.ones(1), True, False, {}),

@@ -100,6 +100,8 @@ class Environment:
                     "step must return (observation, reward, terminated, truncated, info), as Gymnasium has it"
                 )
             observation, reward, terminated, truncated, _ = stepped
+            if terminated is None or truncated is None:
+                raise TypeError("step must say whether the episode has terminated or was truncated")
             late = len(self.taken) >= self._limit
             return self._read(observation), _number(reward), bool(terminated), bool(truncated) or late
         except FAULTS as error:
