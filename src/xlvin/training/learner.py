@@ -20,11 +20,11 @@ CHUNK = 4096
 class Learner:
     """Stacked agents, and how a minibatch changes them."""
 
-    def __init__(self, members: list[Agent], config: PPOConfig, device: torch.device) -> None:
-        self.config = config
-        self.stack = Stack(members, device)
-        self.agent: Agent = members[0]
-        self.objective = Objective(self.agent, config)
+    def __init__(
+        self, stack: Stack, agent: Agent, config: PPOConfig, objective: Objective | None = None
+    ) -> None:
+        self.stack, self.agent, self.config = stack, agent, config
+        self.objective = objective or Objective(agent, config)
         self.optimiser = Adam(self.stack.flat, config.adam_epsilon)
         self._recorded_outputs = Recorder(self.speak)
         self._recorded_gradient = Recorder(self.gradient)

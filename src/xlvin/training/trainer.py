@@ -30,6 +30,7 @@ from xlvin.training.policies import sampling_policy
 from xlvin.training.returns import advantages, standardise, trusted
 from xlvin.training.rollouts import Actors
 from xlvin.training.seeding import derive_seed
+from xlvin.training.stack import Stack
 
 Metrics = dict[str, NDArray[Any]]  # by name, each [S]
 Progress = Callable[[int, int, Metrics], None]  # (round, passes of it done, latest metrics)
@@ -67,7 +68,7 @@ class Trainer:
             )
         self.config = config = replace(config, network=_fitted(config, shapes))
         members = [build(config.network, derive_seed(seed, "weights")) for seed in config.seed_list]
-        self.learner = Learner(members, config.ppo, self.device)
+        self.learner = Learner(Stack(members, self.device), members[0], config.ppo)
         self.stack, self.agent = self.learner.stack, self.learner.agent
         self._policy = sampling_policy(self.stack, self.agent)
         self.observed = Moments(config.seeds, shapes.observation)

@@ -25,6 +25,7 @@ from xlvin.training.learner import Learner
 from xlvin.training.minibatches import Minibatch, shuffle
 from xlvin.training.objective import Targets
 from xlvin.training.returns import advantages, standardise
+from xlvin.training.stack import Stack
 
 PIXELS = SIZE * SIZE
 
@@ -47,7 +48,7 @@ class FrameLearner:
         self.ppo, self.seed, self.steps, self.games, self.device = ppo, seed, steps, games, device
         if isinstance(agent.encoder, ImageEncoder):
             agent.encoder.mixed = mixes_precision(device)
-        self.learner = Learner([agent], ppo, device)
+        self.learner = Learner(Stack([agent], device), agent, ppo)
         self.agent = self.learner.agent
         self.frames = Frames(steps, games, device)
         self.stream = stream_of(device)

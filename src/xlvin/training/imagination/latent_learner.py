@@ -7,10 +7,8 @@ from torch import Tensor
 
 from xlvin.agents.base import Agent, Batch, Output
 from xlvin.agents.networks import ModelBasedAgent
-from xlvin.training.adam import Adam
 from xlvin.training.learner import Learner
 from xlvin.training.objective import Objective
-from xlvin.training.recording import Recorder
 
 
 class LatentObjective(Objective):
@@ -33,11 +31,8 @@ class LatentLearner(Learner):
     """
 
     def __init__(self, learner: Learner) -> None:
-        self.config, self.stack, self.agent = learner.config, learner.stack, learner.agent
-        self.objective = LatentObjective(self.agent, self.config)
-        self.optimiser = Adam(self.stack.flat, self.config.adam_epsilon)
-        self._recorded_outputs = Recorder(self.speak)
-        self._recorded_gradient = Recorder(self.gradient)
+        agent, config = learner.agent, learner.config
+        super().__init__(learner.stack, agent, config, LatentObjective(agent, config))
         self._learned = _beside_the_model(self.agent).to(self.stack.flat.device)  # [P], one or zero
 
     @torch.no_grad()
