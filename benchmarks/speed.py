@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from xlvin.report.records import Record, provenance, write
+from xlvin.provenance import provenance
+from xlvin.report.records import Record, write
 
 RATIO = "x"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "xlvin"
 
 # What every room may import, beside itself; and what each may.
-EVERYWHERE = {"errors", "fields", "files", "storage", "observations", "binning", "randomness"}
+EVERYWHERE = {"errors", "fields", "files", "storage", "observations", "binning", "randomness", "provenance"}
 ALLOWED = {
     "mdp": set(),
     "executor": {"mdp"},

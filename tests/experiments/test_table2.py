@@ -16,8 +16,9 @@ from xlvin.experiments.abstract_runs import AbstractConfig, collect, learn, run,
 from xlvin.experiments.workers import Effort
 from xlvin.latent.abstraction import SYSTEMS
 from xlvin.planner.abstract import PlanConfig
+from xlvin.provenance import provenance
 from xlvin.report import tables
-from xlvin.report.records import Record, provenance, read_all, write
+from xlvin.report.records import Record, read_all, write
 
 RESULTS = Path(__file__).parents[2] / "results"
 SMALL = AbstractConfig(

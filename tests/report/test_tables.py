@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 
 from xlvin.errors import XLVINError
+from xlvin.provenance import provenance
 from xlvin.report.pages import embed
-from xlvin.report.records import Record, provenance
+from xlvin.report.records import Record
 from xlvin.report.tables import (
     counted,
     differences,

@@ -157,7 +157,7 @@ def test_a_run_folder_tells_its_story(tmp_path: Path) -> None:
     assert TrainConfig.from_dict(told["config"]) == result.config
     assert result.config.network.observation == (2,)
     assert told["executor_sha256"] == load_provenance("random-deterministic")["sha256"]
-    assert told["provenance"]["xlvin"] == xlvin.__version__
+    assert told["provenance"]["versions"]["xlvin"] == xlvin.__version__
     found = lines(tmp_path / "run")
     assert [(line["round"], line["seed"]) for line in found] == [(r, s) for r in range(1, 5) for s in (0, 1)]
     assert {"return", "steps", "total", "policy", "value", "entropy", "transe"} <= found[0].keys()

@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import shutil
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import torch
@@ -15,6 +14,7 @@ import tyro
 
 from xlvin.errors import XLVINError
 from xlvin.executor.artefact import SHIPPED, load_executor
+from xlvin.provenance import versions
 
 PACKAGES = ("xlvin", "torch", "gymnasium", "numpy", "safetensors", "tyro")
 # Optional parts: what each is for, and the modules that it needs. Their names are those of the extras.
@@ -54,7 +54,7 @@ def examine() -> dict[str, Any]:
     """Versions, devices, threads, shipped executors and optional parts."""
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return {
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
+        "versions": versions(*PACKAGES),
         "system": platform.platform(),
         "gpus": names,
         "threads": {"used": torch.get_num_threads(), "cores": os.cpu_count()},

@@ -8,10 +8,8 @@ unpickled.
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import os
-import platform
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from xlvin.errors import XLVINError
 from xlvin.executor.network import Executor, ExecutorConfig
 from xlvin.executor.pretrain import PretrainConfig
 from xlvin.files import write_json
+from xlvin.provenance import versions
 from xlvin.storage import check_tensors, load_tensors, save_tensors
 
 FORMAT = 1
@@ -43,7 +42,6 @@ def save_executor(path: Path, executor: Executor, config: PretrainConfig, metric
     weights, path = _files(path)
     tensors = {name: value.contiguous() for name, value in executor.state_dict().items()}
     save_tensors(weights, tensors, {"executor": asdict(executor.config)})
-    versions = {package: importlib.metadata.version(package) for package in ("torch", "xlvin")}
     provenance = {
         "format": FORMAT,
         "name": weights.stem,
@@ -54,7 +52,7 @@ def save_executor(path: Path, executor: Executor, config: PretrainConfig, metric
         "seed": config.seed,
         "config": asdict(config),
         "metrics": metrics,
-        "versions": {"python": platform.python_version()} | versions,
+        "versions": versions("torch", "xlvin"),
         "sha256": _sha256(weights),
     }
     write_json(path, provenance)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from xlvin.experiments.control import Cell, known, resolved
 from xlvin.experiments.workers import run_jobs
-from xlvin.report.records import Record, add, provenance
+from xlvin.provenance import provenance
+from xlvin.report.records import Record, add
 from xlvin.training.config import TrainConfig
 from xlvin.training.lock import alone_in
 from xlvin.training.log import METRICS

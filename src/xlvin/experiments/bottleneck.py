@@ -16,8 +16,9 @@ from xlvin.experiments.noisy_inputs import ARMS, Scaling, accuracy, draw_noise
 from xlvin.experiments.workers import Effort
 from xlvin.mdp.families import sample
 from xlvin.mdp.value_iteration import value_iteration
+from xlvin.provenance import provenance
 from xlvin.report import tables
-from xlvin.report.records import Record, provenance, read_all, write
+from xlvin.report.records import Record, read_all, write
 from xlvin.report.statistics import mean, summarise
 
 NAME = "bottleneck"

@@ -11,8 +11,9 @@ from typing import Any
 from xlvin.agents.mazes import Version
 from xlvin.experiments.maze_runs import FOLDER, MazeRun, Outcome, load_outcome, run_config, train
 from xlvin.experiments.workers import Effort, run_jobs
+from xlvin.provenance import provenance
 from xlvin.report import tables
-from xlvin.report.records import Record, find, merged, provenance, read_all, write
+from xlvin.report.records import Record, find, merged, read_all, write
 from xlvin.report.statistics import summarise
 
 NAME = FOLDER

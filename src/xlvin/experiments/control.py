@@ -14,8 +14,9 @@ import numpy as np
 from xlvin.agents.registry import executor_hash
 from xlvin.binning import default_bins
 from xlvin.experiments.workers import run_jobs
+from xlvin.provenance import provenance
 from xlvin.report import tables
-from xlvin.report.records import Record, add, find, provenance
+from xlvin.report.records import Record, add, find
 from xlvin.training.config import TrainConfig
 from xlvin.training.evaluation import evaluate
 from xlvin.training.run import IMAGE, make_trainer

@@ -20,8 +20,9 @@ from xlvin.experiments.planning_arms import PRETRAINED, Arm, Learner, PlannedLea
 from xlvin.experiments.planning_bed import BedConfig
 from xlvin.experiments.workers import Effort, run_jobs
 from xlvin.planner.aligned_beam import SparseAlignedPlanner
+from xlvin.provenance import provenance
 from xlvin.report import tables
-from xlvin.report.records import Record, find, provenance, read_all, write
+from xlvin.report.records import Record, find, read_all, write
 from xlvin.report.statistics import mean, summarise
 from xlvin.training.presets import preset
 

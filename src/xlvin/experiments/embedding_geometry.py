@@ -28,8 +28,9 @@ from xlvin.experiments.maze_runs import (
 )
 from xlvin.experiments.workers import Effort
 from xlvin.mdp.mazes import Mazes, generate
+from xlvin.provenance import provenance
 from xlvin.report import tables
-from xlvin.report.records import Record, provenance, read_all, write
+from xlvin.report.records import Record, read_all, write
 from xlvin.training.devices import usable_device
 from xlvin.training.mazes.transe import train_transe
 

@@ -22,9 +22,10 @@ from xlvin.experiments.workers import Effort, run_jobs
 from xlvin.mdp.families import FAMILIES, sample
 from xlvin.mdp.tabular import TabularMDP
 from xlvin.mdp.value_iteration import value_iteration
+from xlvin.provenance import provenance
 from xlvin.report import tables
 from xlvin.report.executor_tables import by_size, means, shown, size
-from xlvin.report.records import Record, provenance, read_all, write
+from xlvin.report.records import Record, read_all, write
 
 NAME = "executor"
 COUNT = 100  # MDPs per cell

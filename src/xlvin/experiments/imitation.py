@@ -17,9 +17,10 @@ from xlvin.mdp.mazes import generate
 from xlvin.planner.grid.base import GridPlanner
 from xlvin.planner.grid.registry import iterations_for, make_planner
 from xlvin.planner.grid.vin import VIN
+from xlvin.provenance import provenance
 from xlvin.randomness import seeded
 from xlvin.report import tables
-from xlvin.report.records import Record, add, find, provenance, read_all
+from xlvin.report.records import Record, add, find, read_all
 from xlvin.report.statistics import summarise
 from xlvin.training.devices import fast_device, usable_device
 from xlvin.training.mazes.imitating_agent import ImitatingAgent

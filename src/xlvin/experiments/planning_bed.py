@@ -27,9 +27,10 @@ from xlvin.latent.losses import transe_loss
 from xlvin.mdp.families import sample
 from xlvin.mdp.tabular import TabularMDP
 from xlvin.mdp.value_iteration import optimal_actions, value_iteration
+from xlvin.provenance import provenance
 from xlvin.randomness import seeded
 from xlvin.report import tables
-from xlvin.report.records import Record, find, provenance, read_all, write
+from xlvin.report.records import Record, find, read_all, write
 from xlvin.report.statistics import mean, summarise
 from xlvin.training.adam import Adam
 from xlvin.training.seeding import derive_seed

@@ -36,8 +36,9 @@ from xlvin.latent.transition import TransitionModel
 from xlvin.mdp.tabular import TabularMDP
 from xlvin.mdp.value_iteration import optimal_actions, value_iteration
 from xlvin.planner.aligned import AlignedPlanner
+from xlvin.provenance import provenance
 from xlvin.randomness import draw
-from xlvin.report.records import Record, provenance
+from xlvin.report.records import Record
 from xlvin.training.adam import Adam
 from xlvin.training.seeding import derive_seed
 from xlvin.training.stack import Stack

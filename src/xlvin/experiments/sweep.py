@@ -23,7 +23,7 @@ from xlvin.experiments.cluster import connected, run_on_ray
 from xlvin.experiments.control import batches, filled_in
 from xlvin.experiments.workers import run_jobs
 from xlvin.files import write_json
-from xlvin.report.records import provenance
+from xlvin.provenance import provenance
 from xlvin.report.statistics import summarise
 from xlvin.report.tables import Row, number
 from xlvin.training.config import TrainConfig

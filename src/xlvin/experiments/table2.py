@@ -15,8 +15,9 @@ from xlvin.experiments.abstract_runs import run as run_abstract
 from xlvin.experiments.workers import Effort, run_jobs
 from xlvin.latent.abstraction import SYSTEMS
 from xlvin.planner.abstract import PlanConfig
+from xlvin.provenance import provenance
 from xlvin.report import tables
-from xlvin.report.records import Record, add, find, provenance, read_all
+from xlvin.report.records import Record, add, find, read_all
 from xlvin.training.config import Budget, PPOConfig, TrainConfig
 from xlvin.training.presets import preset
 

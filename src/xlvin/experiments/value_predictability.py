@@ -26,8 +26,9 @@ from xlvin.experiments.maze_runs import (
 )
 from xlvin.experiments.workers import Effort
 from xlvin.mdp.mazes import Mazes, generate, optimal_values
+from xlvin.provenance import provenance
 from xlvin.report import tables
-from xlvin.report.records import Record, add, find, provenance, read_all
+from xlvin.report.records import Record, add, find, read_all
 from xlvin.report.statistics import mean, summarise
 from xlvin.training.devices import fast_device, usable_device
 

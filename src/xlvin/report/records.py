@@ -6,11 +6,8 @@ needed to trace and repeat them: configuration, command, versions, machine and t
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import math
-import os
-import platform
 import re
 import shutil
 import sys
@@ -21,8 +18,6 @@ from typing import Any
 
 from xlvin.errors import XLVINError
 from xlvin.files import replacing
-
-PACKAGES = ("torch", "numpy", "gymnasium", "xlvin")
 
 
 @dataclass(frozen=True)
@@ -168,28 +163,6 @@ def read_all(results: Path, experiment: str) -> list[Record]:
             f"There are no records of {experiment} in {results}; run `xlvin reproduce {experiment}` first."
         )
     return [read(path) for path in paths]
-
-
-def provenance() -> dict[str, dict[str, Any]]:
-    """The versions and the machine, as a record's fields of these names."""
-    versions = {"python": platform.python_version()}
-    versions |= {package: importlib.metadata.version(package) for package in PACKAGES}
-    return {"versions": versions, "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "gpu": _gpu()}}
-
-
-def _cpu() -> str:
-    """The processor's marketing name where Linux tells it, else its architecture."""
-    path = Path("/proc/cpuinfo")
-    named = re.search(r"^model name\s*:\s*(.+)$", path.read_text(), re.MULTILINE) if path.exists() else None
-    return named.group(1).strip() if named else platform.processor() or platform.machine()
-
-
-def _gpu() -> str | None:
-    """The first NVIDIA GPU's name, asked from its Linux driver; None without one."""
-    for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
-        if named := re.search(r"^Model:\s*(.+)$", path.read_text(), re.MULTILINE):
-            return named.group(1).strip()
-    return None
 
 
 def _text(record: Record) -> str:

@@ -12,11 +12,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import platform
 import time
 import warnings
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +29,7 @@ from xlvin.envs.own import source_file, with_source
 from xlvin.errors import XLVINError
 from xlvin.fields import flat
 from xlvin.files import write_json
+from xlvin.provenance import provenance
 from xlvin.storage import load_tensors, save_tensors
 from xlvin.training.config import TrainConfig
 from xlvin.training.evaluation import evaluate
@@ -43,7 +42,6 @@ from xlvin.training.values.trainer import ValueTrainer
 
 FORMAT = "xlvin-checkpoint-1"
 CONFIG, CHECKPOINT, EVALUATION = "config.json", "checkpoint.safetensors", "evaluation.json"
-PACKAGES = ("xlvin", "torch", "numpy", "gymnasium", "safetensors")
 # The environment decides this field of the network, and older runs lack it: no run is known by it.
 IMAGE = "image"
 # Seconds between checkpoints, so that short rounds are not spent on writing files.
@@ -200,17 +198,7 @@ def write_evaluation(path: Path, config: TrainConfig, returns: NDArray[np.float6
         {"seed": seed, "score": float(row.mean()), "returns": row.tolist()}
         for seed, row in zip(config.seed_list, returns, strict=True)
     ]
-    write_json(path, {"environment": config.environment, "seeds": seeds, "provenance": provenance()})
-
-
-def provenance() -> dict[str, Any]:
-    """What this run was made with."""
-    return {
-        "python": platform.python_version(),
-        **{package: version(package) for package in PACKAGES},
-        "machine": platform.machine(),
-        "threads": torch.get_num_threads(),
-    }
+    write_json(path, {"environment": config.environment, "seeds": seeds, "provenance": _made_with()})
 
 
 def train_in(
@@ -264,7 +252,7 @@ def _open(folder: Path, trainer: Trainer | FrameTrainer) -> dict[str, Any]:
             "executor_sha256": digest,
             "environment_file": None if source is None else str(source),
             "environment_sha256": _file_hash(source),
-            "provenance": provenance(),
+            "provenance": _made_with(),
         }
         write_json(folder / CONFIG, content)
         return description
@@ -285,6 +273,11 @@ def _open(folder: Path, trainer: Trainer | FrameTrainer) -> dict[str, Any]:
             stacklevel=2,
         )
     return description
+
+
+def _made_with() -> dict[str, Any]:
+    """Versions, machine and threads of this process."""
+    return {**provenance(), "threads": torch.get_num_threads()}
 
 
 def _file_hash(path: Path | None) -> str | None:
