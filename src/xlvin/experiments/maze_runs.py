@@ -79,8 +79,8 @@ class RunConfig:
         if continual.get("hindsight") is not None:
             continual["hindsight"] = HindsightConfig(**continual["hindsight"])
         network = network_of(stored["agent"], stored["version"]) | stored["network"]
-        today = {"network": network, "executor_sha256": _executor_of(network)}
-        return cls(**{**today, **stored, "network": network, "continual": ContinualConfig(**continual)})
+        parts = {"network": network, "continual": ContinualConfig(**continual)}
+        return cls(**{"executor_sha256": _executor_of(network), **stored, **parts})
 
 
 def run_config(version: Version, size: int, agent: str) -> RunConfig:
