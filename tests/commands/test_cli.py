@@ -307,6 +307,7 @@ def test_help_shows_the_settings_of_the_environment(capsys: pytest.CaptureFixtur
         (["train", "CartPole-v0", "--trajectories", "abc"], "--trajectories: invalid int value"),
         (["train", "CartPole-v0", "--folder", ""], "--folder is empty"),
         (["sweep", "--seeds", "x"], "--seeds: invalid int value"),
+        (["sweep", "--folder", ""], "--folder is empty"),
         (["pretrain", "grid", "--out"], "--out: expected one argument"),
     ],
 )

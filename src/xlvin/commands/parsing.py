@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import NoReturn
 
 from xlvin.errors import XLVINError
@@ -14,3 +15,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Tell what is wrong and where to look."""
         raise XLVINError(f"{message[:1].upper()}{message[1:]}; see `{self.prog} --help`.")
+
+
+def folder_named(text: str) -> Path:
+    """A folder by name; a shell's unset variable is none."""
+    if not text:
+        raise XLVINError("--folder is empty; name a folder, or leave the option out.")
+    return Path(text)

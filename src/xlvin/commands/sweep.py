@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from xlvin.agents.registry import AGENTS
-from xlvin.commands.parsing import Parser
+from xlvin.commands.parsing import Parser, folder_named
 from xlvin.commands.train import configuration
 from xlvin.errors import XLVINError, unknown
 from xlvin.experiments.cluster import LOCAL
@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--transitions", type=int, help="data budget: environment steps per seed")
     options.add_argument(
         "--folder",
-        type=Path,
+        type=folder_named,
         default=Path("sweeps"),
         help="where runs and table are kept (default: %(default)s)",
     )

@@ -13,7 +13,7 @@ from tyro.conf import Suppress
 
 from xlvin.agents.base import AgentConfig
 from xlvin.agents.registry import AGENTS
-from xlvin.commands.parsing import Parser
+from xlvin.commands.parsing import Parser, folder_named
 from xlvin.commands.scores import print_scores
 from xlvin.errors import XLVINError
 from xlvin.training.api import check_imagination, configure
@@ -86,18 +86,11 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--trajectories", type=int, help="data budget: complete episodes per seed")
     options.add_argument("--transitions", type=int, help="data budget: environment steps per seed")
     options.add_argument("--seeds", type=int, default=1, help="how many seeds, side by side (default: 1)")
-    options.add_argument("--folder", type=_folder, help="where the run is kept (default: runs/...)")
+    options.add_argument("--folder", type=folder_named, help="where the run is kept (default: runs/...)")
     options.add_argument("--device", default="cpu", help='"cpu" or "cuda"')
     options.add_argument("--track", metavar="SERVICE", help='tell a service the metrics as well: "wandb"')
     options.add_argument("--json", action="store_true", help="print the result as JSON")
     return options
-
-
-def _folder(text: str) -> Path:
-    """A folder by name; a shell's unset variable is none."""
-    if not text:
-        raise XLVINError("--folder is empty; name a folder, or leave the option out.")
-    return Path(text)
 
 
 def configuration(

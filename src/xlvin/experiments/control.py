@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from xlvin.report import tables
 from xlvin.report.records import Record, add, find
 from xlvin.training.config import TrainConfig
 from xlvin.training.evaluation import evaluate
-from xlvin.training.run import IMAGE, make_trainer
+from xlvin.training.run import make_trainer, settings
 
 EXECUTOR = "executor_sha256"  # in a record's configuration; records from before this was kept lack it
 
@@ -74,8 +74,8 @@ def run_cell(cell: Cell) -> Outcome:
 
 def resolved(config: TrainConfig) -> dict[str, Any]:
     """The configuration as a record keeps it: one for all seeds, with the hash of the executor inside."""
-    fields = asdict(config)
-    del fields["seeds"], fields["first_seed"], fields["network"][IMAGE]
+    fields = settings(config)
+    del fields["seeds"], fields["first_seed"]
     digest = executor_hash(config.network)
     return fields if digest is None else fields | {EXECUTOR: digest}
 

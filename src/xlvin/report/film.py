@@ -92,11 +92,10 @@ def _write_mp4(path: Path, frames: Sequence[Frame], fps: float) -> None:
     command: list[Any] = [_ffmpeg(), "-loglevel", "error", "-y", *source, *even, *target]
     done = subprocess.run(command, input=b"".join(frame.tobytes() for frame in frames), capture_output=True)
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines() or [
-            f"it ended with {done.returncode}"
-        ]
+        told = done.stderr.decode(errors="replace").strip().splitlines()
+        reason = told[-1] if told else f"it ended with {done.returncode}"
         raise RunFailedError(
-            f"ffmpeg could not write the film ({said[-1]}); free some space, or write a .gif instead."
+            f"ffmpeg could not write the film ({reason}); free some space, or write a .gif instead."
         )
 
 

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-untyped]
 
-from xlvin.report.styles import save
+from xlvin.report.styles import panels, save
 
 # A title, and what `xlvin.experiments.embedding_geometry.picture` gives.
 Stage = tuple[str, dict[str, Any]]
 COLOURS = colormaps["plasma"]
-COLUMNS = 3
 GOAL, WALL, EDGE = "#009E73", "#3A424E", "#9AA0A8"
 
 
@@ -31,13 +29,9 @@ def colours(distance: Sequence[int]) -> list[str]:
 
 def draw(stages: Sequence[Stage], path: Path) -> None:
     """The maze and a panel per stage."""
-    columns = min(COLUMNS, len(stages) + 1)
-    lines = -(-(len(stages) + 1) // columns)
-    picture = Figure(figsize=(3.4 * columns, 3.7 * lines), layout="constrained")
-    maze = picture.add_subplot(lines, columns, 1)
+    picture, (maze, *spaces) = panels(len(stages) + 1, 3, 3.4, 3.7, flat=1)
     _draw_maze(maze, stages[0][1])
-    for number, (title, shown) in enumerate(stages, 2):
-        axes: Any = picture.add_subplot(lines, columns, number, projection="3d")
+    for axes, (title, shown) in zip(spaces, stages, strict=True):
         points, ends = np.array(shown["points"]), np.array(shown["ends"]).reshape(-1, 3)
         starts = points[[start for start, _ in shown["edges"]]]
         axes.add_collection(

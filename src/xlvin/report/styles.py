@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -35,13 +35,18 @@ def bare(axes: Axes, axis: Literal["both", "x", "y"] = "both") -> None:
 
 
 def panels(
-    count: int, columns: int, width: float, height: float, below: float = 0.0
-) -> tuple[Figure, list[Axes]]:
-    """A figure with `count` panels of so many inches, at most `columns` in a row, and room below them."""
-    columns = min(columns, count)
+    count: int, columns: int, width: float, height: float, below: float = 0.0, flat: int | None = None
+) -> tuple[Figure, list[Any]]:
+    """A figure with `count` panels of so many inches, at most `columns` in a row, and room below them.
+
+    All panels are plane, or only the first `flat` of them and the others three-dimensional.
+    """
+    columns, flat = min(columns, count), count if flat is None else flat
     lines = -(-count // columns)
     picture = Figure(figsize=(width * columns, height * lines + below), layout="constrained")
-    return picture, [picture.add_subplot(lines, columns, number + 1) for number in range(count)]
+    kinds = [None if number < flat else "3d" for number in range(count)]
+    every = [picture.add_subplot(lines, columns, n, projection=kind) for n, kind in enumerate(kinds, 1)]
+    return picture, every
 
 
 def save(picture: Figure, path: Path | str, dpi: int = 160) -> None:

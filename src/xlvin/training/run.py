@@ -76,9 +76,14 @@ class Result:
 
 def fingerprint(config: TrainConfig) -> str:
     """Eight hexadecimal digits that stand for the whole configuration."""
+    return hashlib.sha256(json.dumps(settings(config), sort_keys=True).encode()).hexdigest()[:8]
+
+
+def settings(config: TrainConfig) -> dict[str, Any]:
+    """What runs are told apart by: all fields but one."""
     fields = asdict(config)
     del fields["network"][IMAGE]
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:8]
+    return fields
 
 
 def default_folder(config: TrainConfig) -> Path:
