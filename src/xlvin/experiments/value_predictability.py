@@ -260,13 +260,14 @@ def rows(results: Path) -> list[tables.Row]:
 
 
 def summary(results: Path) -> str:
-    """R^2 by level, and the mean over levels."""
+    """R^2 by level, and the mean over levels, of every seed as well."""
     parts = []
     for version in dict.fromkeys(record.version for record in _records(results)):
         table = [row for row in rows(results) if row["version"] == version]
         pivoted = tables.pivot(table, "level", "agent", _cell)
         means = [
-            f"{LATENTS[record.agent]}: {sum(record.scores) / len(record.scores):.3f}"
+            f"{LATENTS[record.agent]}: {sum(record.scores) / len(record.scores):.3f} "
+            f"(by seed {', '.join(f'{score:.3f}' for score in record.scores)})"
             for record in _records(results)
             if record.version == version
         ]
